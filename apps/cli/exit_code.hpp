@@ -1,0 +1,21 @@
+// Exit codes of the program; part of its interface.
+#pragma once
+
+#include "runmax/status.hpp"
+
+namespace runmax::cli {
+
+enum class ExitCode : int {
+  done = 0,         // done, or verdict accepted
+  rejected = 1,     // a gate failed
+  bad_input = 2,    // usage error or unreadable, malformed input
+  internal = 3,     // a bug of ours
+  environment = 4,  // the machine lacks something: no GPU, no compiler, no memory
+  no_build = 5,     // a candidate did not build
+  crashed = 6,      // a candidate crashed or timed out
+};
+
+// The exit code that a library status stands for.
+ExitCode exit_code(const Status& status);
+
+}  // namespace runmax::cli

@@ -1,0 +1,36 @@
+// `runmax list`: every kernel of the registry, in the order in which plan asks them.
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.hpp"
+#include "cli/output.hpp"
+#include "registry/registry.hpp"
+
+namespace runmax::cli {
+
+ExitCode list_command(const ListArguments& arguments) {
+  if (arguments.json) {
+    nlohmann::ordered_json json;
+    json["schema"] = "runmax.list";
+    json["version"] = 1;
+    json["kernels"] = nlohmann::ordered_json::array();
+    for (const KernelEntry& k : kernels())
+      json["kernels"].push_back({{"name", k.name},
+                                 {"device", device_kind_name(k.device)},
+                                 {"choice", k.choice == Choice::automatic ? "automatic" : "by name"},
+                                 {"built", k.built},
+                                 {"computed_as", k.computed_as},
+                                 {"summary", k.summary}});
+    fmt::print("{}\n", json.dump(2));
+    return ExitCode::done;
+  }
+  fmt::print("{:<22}{:<8}{:<11}{}\n", "kernel", "device", "choice", "what it is");
+  for (const KernelEntry& k : kernels())
+    fmt::print("{:<22}{:<8}{:<11}{}{}\n", k.name, device_kind_name(k.device),
+               k.choice == Choice::automatic ? "automatic" : "by name", k.summary,
+               k.built ? "" : " (not in this build: no nvcc)");
+  return ExitCode::done;
+}
+
+}  // namespace runmax::cli

@@ -1,0 +1,54 @@
+// The command line of `runmax`: options to argument structs, and nothing else.
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <string>
+
+#include "cli/commands.hpp"
+#include "cli/output.hpp"
+#include "runmax/version.hpp"
+
+namespace {
+
+using namespace runmax::cli;
+
+const char* const device_help = "auto (the GPU if there is one), cpu, cuda or cuda:N";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{
+      "runmax: exact attention that carries a maximum, not a matrix.\n\n"
+      "  runmax plan b2:hq32:hk8:q1024:k1024:d128:causal    what would run, and with which workspace\n"
+      "  runmax list                                        every kernel of this build\n"};
+  app.set_version_flag("--version", std::string("runmax ") + runmax::version());
+  app.require_subcommand(1);
+  ExitCode code = ExitCode::done;
+
+  PlanArguments plan;
+  CLI::App* plan_app = app.add_subcommand("plan", "Show what would run for a problem, without running it");
+  plan_app
+      ->add_option("problem", plan.problem,
+                   "Problem text, for example q4096:d64 or b2:hq32:hk8:q1024:d128:causal")
+      ->required();
+  plan_app->add_option("--device", plan.device, device_help);
+  plan_app->add_option("--kernel", plan.kernel, "Force a kernel of `runmax list`");
+  plan_app->add_option("--threads", plan.threads, "CPU: at most this many threads (0 is all)");
+  plan_app->add_option("--num-splits", plan.num_splits, "Split the keys into so many parts (0 is automatic)");
+  plan_app->add_flag("--json", plan.json, "One JSON object on stdout");
+  plan_app->callback([&] { code = plan_command(plan); });
+
+  ListArguments list;
+  CLI::App* list_app = app.add_subcommand("list", "List the kernels");
+  list_app->add_flag("--json", list.json, "One JSON object on stdout");
+  list_app->callback([&] { code = list_command(list); });
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // CLI11 prints help or the complaint itself; any complaint is a usage error.
+    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::bad_input);
+  } catch (const std::exception& error) {
+    return static_cast<int>(complain(ExitCode::internal, error.what()));
+  }
+  return static_cast<int>(code);
+}

@@ -1,0 +1,56 @@
+// `runmax plan PROBLEM`: what would run, how, with which workspace, and the matrix it avoids.
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.hpp"
+#include "cli/device_choice.hpp"
+#include "cli/output.hpp"
+
+namespace runmax::cli {
+
+ExitCode plan_command(const PlanArguments& arguments) {
+  Result<Problem> problem = parse_problem(arguments.problem);
+  if (!problem.ok()) return complain(problem.status());
+  Result<DeviceChoice> device = choose_device(arguments.device);
+  if (!device.ok()) return complain(device.status());
+  Result<Plan> planned =
+      plan(problem.value(), device.value().facts,
+           {.kernel = arguments.kernel, .threads = arguments.threads, .num_splits = arguments.num_splits});
+  if (!planned.ok()) return complain(planned.status());
+  const Plan& p = planned.value();
+  const double flops = forward_flops(p.problem), bytes = minimum_bytes(p.problem);
+  if (arguments.json) {
+    nlohmann::ordered_json json;
+    json["schema"] = "runmax.plan";
+    json["version"] = 1;
+    json["problem"] = to_text(p.problem);
+    json["device"] = device.value().facts.name;
+    json["device_kind"] = device_kind_name(p.device.kind);
+    json["kernel"] = p.kernel;
+    json["computed_as"] = p.computed_as;
+    json["block_q"] = p.block_q;
+    json["block_kv"] = p.block_kv;
+    json["num_splits"] = p.num_splits;
+    json["work_items"] = p.work_items;
+    json["threads"] = p.threads;
+    json["launches"] = p.launches;
+    json["workspace_bytes"] = p.workspace_bytes;
+    json["flops"] = flops;
+    json["minimum_bytes"] = bytes;
+    json["score_matrix_bytes"] = score_matrix_bytes(p.problem);
+    json["refusals"] = nlohmann::ordered_json::array();
+    for (const Refusal& r : p.refusals)
+      json["refusals"].push_back({{"kernel", r.kernel}, {"reason", r.reason}});
+    fmt::print("{}\n", json.dump(2));
+    return ExitCode::done;
+  }
+  fmt::print("{}", describe(p));
+  fmt::print("flops: {:.0f} = {}\n", flops, forward_flops_formula());
+  fmt::print("bytes at least: {:.0f} = {}\n", bytes, minimum_bytes_formula());
+  fmt::print("score matrix avoided: {:.0f} bytes = 4 * batch * query_heads * query_len * kv_len\n",
+             score_matrix_bytes(p.problem));
+  return ExitCode::done;
+}
+
+}  // namespace runmax::cli

@@ -1,0 +1,101 @@
+// Running a plan: every view is checked against it first, so that no kernel sees a wrong shape.
+#include <cmath>
+#include <new>
+#include <string>
+
+#include "registry/registry.hpp"
+#include "runtime/device_memory.hpp"
+
+namespace runmax {
+namespace {
+
+std::string shape_text(const std::array<std::int64_t, 4>& s) {
+  return "(" + std::to_string(s[0]) + ", " + std::to_string(s[1]) + ", " + std::to_string(s[2]) + ", " +
+         std::to_string(s[3]) + ")";
+}
+
+Status check_view(const char* name, const TensorView& view, DType dtype, std::array<std::int64_t, 4> shape,
+                  Device device) {
+  const auto fail = [&](const std::string& rule) {
+    return Status(StatusCode::invalid_argument, std::string(name) + ": " + rule);
+  };
+  if (view.shape != shape)
+    return fail("shape (batch, heads, length, dim) must be " + shape_text(shape) + ", got " +
+                shape_text(view.shape));
+  if (view.dtype != dtype)
+    return fail("dtype must be " + std::string(dtype_name(dtype)) + ", got " +
+                std::string(dtype_name(view.dtype)));
+  if (!(view.device == device)) return fail("is on another device than the plan");
+  if (view.elements() == 0) return {};
+  if (view.data == nullptr) return fail("data is null");
+  if (reinterpret_cast<std::uintptr_t>(view.data) % static_cast<std::uintptr_t>(dtype_bytes(dtype)) != 0)
+    return fail("data must be aligned to its element of " + std::to_string(dtype_bytes(dtype)) + " bytes");
+  double reach = 0;
+  for (std::size_t axis = 0; axis < 4; ++axis)
+    reach += static_cast<double>(shape[axis] - 1) * std::abs(static_cast<double>(view.strides[axis]));
+  if (reach * static_cast<double>(dtype_bytes(dtype)) >= 0x1p63)
+    return fail("strides reach beyond 2^63 bytes");
+  return {};
+}
+
+}  // namespace
+
+Status run(const Plan& plan, const Tensors& tensors, Workspace workspace, Stream stream) {
+  const Problem& p = plan.problem;
+  const KernelEntry* kernel = find_kernel(plan.kernel);
+  if (!kernel || !kernel->run)
+    return {StatusCode::invalid_argument,
+            "plan: kernel '" + plan.kernel + "' does not exist in this library"};
+  const DType dtype = p.dtype;
+  for (Status status : {
+           check_view("q", tensors.q, dtype, {p.batch, p.query_heads, p.query_len, p.head_dim}, plan.device),
+           check_view("k", tensors.k, dtype, {p.batch, p.kv_heads, p.kv_len, p.head_dim}, plan.device),
+           check_view("v", tensors.v, dtype, {p.batch, p.kv_heads, p.kv_len, p.value_dim}, plan.device),
+           check_view("o", tensors.o, dtype, {p.batch, p.query_heads, p.query_len, p.value_dim}, plan.device),
+       })
+    if (!status.ok()) return status;
+  if (tensors.lse.data)
+    if (Status status =
+            check_view("lse", tensors.lse, DType::f32, {p.batch, p.query_heads, p.query_len, 1}, plan.device);
+        !status.ok())
+      return status;
+  if (workspace.bytes < plan.workspace_bytes)
+    return {StatusCode::workspace_too_small, "workspace: needs " + std::to_string(plan.workspace_bytes) +
+                                                 " bytes, got " + std::to_string(workspace.bytes)};
+  if (plan.workspace_bytes > 0 && workspace.data == nullptr)
+    return {StatusCode::invalid_argument,
+            "workspace: data is null, needs " + std::to_string(plan.workspace_bytes) + " bytes"};
+  if (p.batch == 0 || p.query_heads == 0 || p.query_len == 0) return {};
+  try {
+    return kernel->run(plan, tensors, workspace, stream);
+  } catch (const std::bad_alloc&) {
+    return {StatusCode::out_of_memory, std::string(kernel->name) + ": out of host memory"};
+  } catch (const std::exception& error) {
+    return {StatusCode::internal_error, std::string(kernel->name) + ": " + error.what()};
+  }
+}
+
+Status attention(const Tensors& tensors, const AttentionOptions& options, Stream stream) {
+  Problem problem = options.options;
+  problem.dtype = tensors.q.dtype;
+  problem.batch = tensors.q.batch();
+  problem.query_heads = tensors.q.heads();
+  problem.query_len = tensors.q.length();
+  problem.head_dim = tensors.q.dim();
+  problem.kv_heads = tensors.k.heads();
+  problem.kv_len = tensors.k.length();
+  problem.value_dim = tensors.v.dim();
+  Result<DeviceFacts> facts = device_facts(tensors.q.device);
+  if (!facts.ok()) return facts.status();
+  Result<Plan> planned = plan(problem, facts.value(), options.plan);
+  if (!planned.ok()) return planned.status();
+  Result<DeviceMemory> memory = DeviceMemory::allocate(tensors.q.device, planned.value().workspace_bytes);
+  if (!memory.ok()) return memory.status();
+  const Workspace workspace{memory.value().data(), planned.value().workspace_bytes};
+  Status status = run(planned.value(), tensors, workspace, stream);
+  // The workspace dies here; a GPU may still be reading it.
+  if (status.ok() && planned.value().workspace_bytes > 0) status = synchronize(tensors.q.device, stream);
+  return status;
+}
+
+}  // namespace runmax
