@@ -12,7 +12,6 @@
 #define RUNMAX_ONLINE_SOFTMAX_HPP
 
 #include <cmath>
-#include <limits>
 
 #if defined(__CUDACC__)
 #define RUNMAX_HOST_DEVICE __host__ __device__
@@ -28,10 +27,16 @@ struct StandardExp {
   RUNMAX_HOST_DEVICE double operator()(double x) const { return ::exp(x); }
 };
 
+// The max of a row that has seen no key. (std::numeric_limits is host code to nvcc.)
+template <class Real>
+RUNMAX_HOST_DEVICE constexpr Real negative_infinity() {
+  return -static_cast<Real>(INFINITY);
+}
+
 // The scalar part of a row's state. `max` is -inf until a key is visible.
 template <class Real>
 struct SoftmaxState {
-  Real max = -std::numeric_limits<Real>::infinity();
+  Real max = negative_infinity<Real>();
   Real sum = Real(0);
 };
 
@@ -39,7 +44,7 @@ struct SoftmaxState {
 // its weights are exp(-inf) = 0, and a NaN score stays NaN.
 template <class Real>
 RUNMAX_HOST_DEVICE constexpr Real softmax_shift(Real max) {
-  return max == -std::numeric_limits<Real>::infinity() ? Real(0) : max;
+  return max == negative_infinity<Real>() ? Real(0) : max;
 }
 
 // The larger of two maxima. A NaN score never becomes the max; the sum carries it.
@@ -107,7 +112,7 @@ RUNMAX_HOST_DEVICE constexpr Real softmax_normalizer(const SoftmaxState<Real>& s
 template <class Real>
 RUNMAX_HOST_DEVICE Real softmax_lse(const SoftmaxState<Real>& state) {
   using std::log;
-  return state.sum == Real(0) ? -std::numeric_limits<Real>::infinity() : state.max + log(state.sum);
+  return state.sum == Real(0) ? negative_infinity<Real>() : state.max + log(state.sum);
 }
 
 // A whole row's state with its output in place, for value_dim known at compile time.

@@ -38,8 +38,7 @@ Status merge(const TensorView& o_a, const TensorView& lse_a, const TensorView& o
         // A finished result is a state whose max is its LSE and whose sum is 1 (0 if it saw no key).
         const float max_a = at(lse_a, b, h, i, 0), max_b = at(lse_b, b, h, i, 0);
         const auto state = [](float lse_value) {
-          return SoftmaxState<float>{lse_value,
-                                     lse_value == -std::numeric_limits<float>::infinity() ? 0.0f : 1.0f};
+          return SoftmaxState<float>{lse_value, lse_value == negative_infinity<float>() ? 0.0f : 1.0f};
         };
         const auto merged = softmax_merge(state(max_a), state(max_b), exp);
         const float normalizer = softmax_normalizer(merged.state);

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "registry/cuda_entries.hpp"
 #include "registry/lesson_entries.hpp"
 
 namespace runmax {
@@ -9,6 +10,7 @@ namespace runmax {
 std::span<const KernelEntry> kernels() {
   static const std::array list{
       cpu_lesson_online_entry(),
+      cuda_simt_entry(),
   };
   return list;
 }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "../../../../include/runmax/online_softmax.hpp"
@@ -52,7 +51,7 @@ void online_host_rows(const HostHead& head, std::int64_t first, std::int64_t las
     const Keys keys = visible(i);
     for (std::int64_t tile = keys.begin; tile < keys.end; tile += key_tile) {
       const std::int64_t count = std::min(key_tile, keys.end - tile);
-      float tile_max = -std::numeric_limits<float>::infinity();
+      float tile_max = negative_infinity<float>();
       for (std::int64_t j = 0; j < count; ++j) {
         float dot = 0.0f;
         for (std::int64_t c = 0; c < head.head_dim; ++c) dot += head.q(i, c) * head.k(tile + j, c);

@@ -1,0 +1,25 @@
+#include "registry/cuda_entries.hpp"
+
+#include "kernels/forward/simt/launch.hpp"
+
+namespace runmax {
+
+KernelEntry cuda_simt_entry() {
+  KernelEntry entry;
+  entry.name = "cuda_simt";
+  entry.device = DeviceKind::cuda;
+  entry.summary = "FP32 by FMA for any shape, 64 queries x 64 keys a tile, split over keys to fill the card";
+  entry.computed_as = "f32 fused multiply-add, expf";
+  entry.serves = {
+      .f32 = true, .ieee = true, .causal_bottom_right = true, .causal_top_left = true, .window = true};
+  entry.refuses = simt::forward_refuses;
+  entry.fill_plan = simt::forward_plan;
+#if defined(RUNMAX_WITH_CUDA)
+  entry.run = simt::forward_run;
+#else
+  entry.built = false;
+#endif
+  return entry;
+}
+
+}  // namespace runmax
