@@ -1,0 +1,51 @@
+// Floating-point elements as they lie in files, and their conversion to FP32 in C order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runmax/status.hpp"
+
+namespace runmax::files {
+
+using Bytes = std::span<const std::byte>;
+using Shape = std::vector<std::int64_t>;
+
+// Little-endian in every file that is read here.
+enum class Element { f16, bf16, f32, f64 };
+
+// "f16", "bf16", "f32" or "f64".
+const char* element_name(Element element);
+std::size_t element_bytes(Element element);
+
+// Which index of a shape runs fastest in memory: the last (C) or the first (Fortran).
+enum class Order { c, fortran };
+
+// "(2, 3)", "(5,)", "()": as Python prints a shape, whatever the locale.
+std::string shape_text(const Shape& shape);
+
+// Text from a file in quotes, made fit for one line of an error message: cut at 40 bytes, and what is not
+// printable ASCII replaced by '?'.
+std::string in_quotes(std::string_view text);
+
+// Product of the lengths; false if it, or one of its partial products over the lengths that are not zero,
+// exceeds `limit`.
+bool count_elements(const Shape& shape, std::uint64_t limit, std::uint64_t& count);
+
+// An array in memory, C order. `stored` is what the file held.
+struct FloatArray {
+  Shape shape;
+  Element stored = Element::f32;
+  std::vector<float> values;
+};
+
+// Converts an array whose `data` holds exactly the elements of `shape`, at any alignment. f64 is rounded to
+// the nearest f32 (ties to even); a finite f64 that would become infinite is an error naming its index. NaN
+// stays NaN, infinities and zeros keep their sign.
+Result<FloatArray> to_f32(Bytes data, Element element, const Shape& shape, Order order);
+
+}  // namespace runmax::files
