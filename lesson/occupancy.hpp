@@ -8,10 +8,11 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "../src/kernels/lesson/online/config.hpp"
+
 namespace runmax {
 namespace lesson {
 
-constexpr int warp_size = 32;
 constexpr int sub_partitions = 4;
 constexpr int register_unit_per_warp = 256;
 
@@ -112,22 +113,8 @@ inline Occupancy predict_occupancy(const MultiprocessorLimits& limits, const Ker
   return result;
 }
 
-// Shared memory of the online kernel: Q 64 x 64, K 32 x 65 (padded by one float) and V 32 x 64 floats.
-constexpr int online_shared_bytes = 4 * (64 * 64 + 32 * 65 + 32 * 64);
-static_assert(online_shared_bytes == 32896, "the lesson's figure");
-
-// How many lanes of a warp share the busiest of the 32 banks when lane l reads the float at l * stride; 1 is
-// conflict-free. Lanes that read the same float count once.
-inline int bank_conflict_ways(int stride) {
-  int ways = 0;
-  for (int bank = 0; bank < 32; ++bank) {
-    int lanes = 0;
-    for (int lane = 0; lane < warp_size; ++lane)
-      if (lane * stride % 32 == bank && (stride != 0 || lane == 0)) ++lanes;
-    ways = std::max(ways, lanes);
-  }
-  return ways;
-}
+// Shared memory of the online kernel, from its own configuration.
+constexpr int online_shared_bytes = OnlineConfig::shared_floats * static_cast<int>(sizeof(float));
 
 }  // namespace lesson
 }  // namespace runmax

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "registry/registry.hpp"
+#include "runtime/cuda_runtime.hpp"
 #include "runtime/device_memory.hpp"
 
 namespace runmax {
@@ -67,6 +68,9 @@ Status run(const Plan& plan, const Tensors& tensors, Workspace workspace, Stream
             "workspace: data is null, needs " + std::to_string(plan.workspace_bytes) + " bytes"};
   if (p.batch == 0 || p.query_heads == 0 || p.query_len == 0) return {};
   try {
+    if (plan.device.kind != DeviceKind::cuda) return kernel->run(plan, tensors, workspace, stream);
+    const CurrentDevice current(plan.device.index);
+    if (!current.status().ok()) return current.status();
     return kernel->run(plan, tensors, workspace, stream);
   } catch (const std::bad_alloc&) {
     return {StatusCode::out_of_memory, std::string(kernel->name) + ": out of host memory"};

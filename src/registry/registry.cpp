@@ -11,6 +11,8 @@ std::span<const KernelEntry> kernels() {
   static const std::array list{
       cpu_lesson_online_entry(),
       cuda_simt_entry(),
+      cuda_lesson_online_entry(),
+      cuda_lesson_naive_entry(),
   };
   return list;
 }

@@ -8,6 +8,8 @@ Status absent() { return {StatusCode::no_device, "cuda: this library was built w
 
 }  // namespace
 
+CurrentDevice::CurrentDevice(int) : status_(absent()) {}
+CurrentDevice::~CurrentDevice() = default;
 Result<DeviceFacts> cuda_facts(int) { return absent(); }
 Result<void*> cuda_allocate(int, std::size_t) { return absent(); }
 void cuda_free(int, void*) {}

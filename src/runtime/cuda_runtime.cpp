@@ -15,26 +15,17 @@ Status cuda_status(cudaError_t error, const std::string& what) {
   return {code, "cuda: " + what + ": " + cudaGetErrorString(error)};
 }
 
-// Makes `index` current for a scope.
-class CurrentDevice {
- public:
-  explicit CurrentDevice(int index) {
-    error_ = cudaGetDevice(&previous_);
-    if (error_ == cudaSuccess && previous_ != index) error_ = cudaSetDevice(index);
-  }
-  ~CurrentDevice() {
-    if (previous_ >= 0) (void)cudaSetDevice(previous_);
-  }
-  CurrentDevice(const CurrentDevice&) = delete;
-  CurrentDevice& operator=(const CurrentDevice&) = delete;
-  Status status() const { return cuda_status(error_, "selecting the device"); }
-
- private:
-  int previous_ = -1;
-  cudaError_t error_;
-};
-
 }  // namespace
+
+CurrentDevice::CurrentDevice(int index) {
+  cudaError_t error = cudaGetDevice(&previous_);
+  if (error == cudaSuccess && previous_ != index) error = cudaSetDevice(index);
+  status_ = cuda_status(error, "selecting device " + std::to_string(index));
+}
+
+CurrentDevice::~CurrentDevice() {
+  if (previous_ >= 0) (void)cudaSetDevice(previous_);
+}
 
 Result<DeviceFacts> cuda_facts(int index) {
   int count = 0;

@@ -7,6 +7,20 @@
 
 namespace runmax {
 
+// Makes a device current for a scope, so that launches go there, and restores the caller's afterwards.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(int index);
+  ~CurrentDevice();
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+  const Status& status() const { return status_; }
+
+ private:
+  int previous_ = -1;
+  Status status_;
+};
+
 Result<DeviceFacts> cuda_facts(int index);
 Result<void*> cuda_allocate(int index, std::size_t bytes);
 void cuda_free(int index, void* data);

@@ -1,18 +1,20 @@
-// The lesson's online order in plain C++ (C++17): tiles of 32 keys, and per row {max, sum, out}.
+// The lesson's online order in plain C++ (C++17): tiles of 32 keys, and per row {max, sum, out}. The rule by
+// which a tile enters the state is the CUDA kernel's own.
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <vector>
 
 #include "../../../../include/runmax/online_softmax.hpp"
+#include "config.hpp"
+#include "fold.hpp"
 
 namespace runmax {
 namespace lesson {
 
-constexpr std::int64_t rows_per_block = 64;
-constexpr std::int64_t key_tile = 32;
+constexpr std::int64_t rows_per_block = OnlineConfig::rows_per_block;
+constexpr std::int64_t key_tile = OnlineConfig::key_tile;
 
 // One matrix of one head: row and channel strides in elements.
 template <class T>
@@ -39,17 +41,22 @@ struct Keys {
   std::int64_t begin, end;
 };
 
-// Rows [first, last) of one head. `visible(i)` gives the keys of row i.
-template <class Visible>
-void online_host_rows(const HostHead& head, std::int64_t first, std::int64_t last, Visible visible) {
-  const StandardExp exp;
+// Rows [first, last) of one head. `visible(i)` gives the keys of row i. A row that sees no key gives 0, and
+// -inf as its LSE.
+template <class Visible, class Rule = Fold>
+void online_host_rows(const HostHead& head, std::int64_t first, std::int64_t last, Visible visible,
+                      Rule rule = Rule()) {
   std::vector<float> out(static_cast<std::size_t>(head.value_dim));
   float score[key_tile];
+  float weight[key_tile];
   for (std::int64_t i = first; i < last; ++i) {
-    SoftmaxState<float> state;
-    std::fill(out.begin(), out.end(), 0.0f);
     const Keys keys = visible(i);
-    for (std::int64_t tile = keys.begin; tile < keys.end; tile += key_tile) {
+    SoftmaxState<float> state = rule.begin();
+    std::fill(out.begin(), out.end(), 0.0f);
+    const std::int64_t tiles =
+        rule.tiles((std::max(keys.end - keys.begin, std::int64_t(0)) + key_tile - 1) / key_tile);
+    for (std::int64_t t = 0; t < tiles; ++t) {
+      const std::int64_t tile = keys.begin + t * key_tile;
       const std::int64_t count = std::min(key_tile, keys.end - tile);
       float tile_max = negative_infinity<float>();
       for (std::int64_t j = 0; j < count; ++j) {
@@ -58,19 +65,25 @@ void online_host_rows(const HostHead& head, std::int64_t first, std::int64_t las
         score[j] = dot * head.scale;
         tile_max = softmax_max(tile_max, score[j]);
       }
-      // exp(-inf - new max) is 0, so the first tile's rescale wipes the initial state: no special first tile.
-      const float rescale = softmax_raise(state, tile_max, exp);
-      for (float& value : out) value *= rescale;
+      const float max_before = state.max;
+      const float rescale = rule.raise(state, tile_max);
+      float tile_sum = 0.0f;
       for (std::int64_t j = 0; j < count; ++j) {
-        const float weight = softmax_weight(score[j], state.max, exp);
-        state.sum += weight;
+        weight[j] = rule.weight(score[j], tile_max, state);
+        tile_sum += rule.counted(weight[j], score[j], max_before, rescale);
+      }
+      state.sum += tile_sum;
+      const float output_rescale = rule.output_rescale(rescale);
+      for (float& value : out) value *= output_rescale;
+      for (std::int64_t j = 0; j < count; ++j) {
+        const float mixed = rule.mixed(weight[j], state);
         for (std::int64_t c = 0; c < head.value_dim; ++c)
-          out[static_cast<std::size_t>(c)] += weight * head.v(tile + j, c);
+          out[static_cast<std::size_t>(c)] += mixed * head.v(tile + j, c);
       }
     }
-    const float normalizer = softmax_normalizer(state);
+    const bool sees_no_key = keys.begin >= keys.end;
     for (std::int64_t c = 0; c < head.value_dim; ++c)
-      head.o(i, c) = out[static_cast<std::size_t>(c)] * normalizer;
+      head.o(i, c) = sees_no_key ? 0.0f : rule.finish(out[static_cast<std::size_t>(c)], state);
     if (head.lse) head.lse[i * head.lse_stride] = softmax_lse(state);
   }
 }
