@@ -52,10 +52,15 @@ inline Costs attention_costs(std::int64_t n, std::int64_t d) {
   return costs;
 }
 
-// The naive path keeps S and P, two matrices of 4 * N^2 bytes. It runs only where both fit in 80 % of the
-// free memory, so that nothing else on the machine is pushed out.
+// A path runs only where its memory fits in 80 % of what is free, so that nothing else is pushed out.
+inline bool fits_in_memory(double needed_bytes, double free_bytes) {
+  return needed_bytes <= 0.8 * free_bytes;
+}
+
+// The naive path keeps S and P, two matrices of 4 * N^2 bytes.
 inline bool naive_fits(std::int64_t n, std::int64_t free_bytes) {
-  return 2.0 * 4.0 * static_cast<double>(n) * static_cast<double>(n) <= 0.8 * static_cast<double>(free_bytes);
+  return fits_in_memory(2.0 * 4.0 * static_cast<double>(n) * static_cast<double>(n),
+                        static_cast<double>(free_bytes));
 }
 
 // Milliseconds that `bytes` take at `bytes_per_second`.

@@ -81,20 +81,6 @@ TEST(Occupancy, SmallBlocksAreLimitedByTheNumberOfBlocks) {
   EXPECT_STREQ(o.limited_by, "blocks");
 }
 
-TEST(BankConflicts, AnUnpaddedKeyTileIs32WayAPaddedOneAndTheValueTileAreFree) {
-  // Lane j walks down key j: neighbouring lanes are one row of 64 (or 65) floats apart.
-  EXPECT_EQ(bank_conflict_ways(64), 32);
-  EXPECT_EQ(bank_conflict_ways(65), 1);
-  // In the value tile neighbouring lanes read neighbouring dimensions.
-  EXPECT_EQ(bank_conflict_ways(1), 1);
-}
-
-TEST(BankConflicts, ABroadcastIsNoConflict) {
-  EXPECT_EQ(bank_conflict_ways(0), 1);
-  EXPECT_EQ(bank_conflict_ways(2), 2);
-  EXPECT_EQ(bank_conflict_ways(33), 1);
-}
-
 TEST(SharedMemory, TheOnlineKernelTakes32896Bytes) { EXPECT_EQ(online_shared_bytes, 32896); }
 
 }  // namespace
