@@ -2,6 +2,7 @@
 
 library_packages=(libhwy-dev libtbb-dev libfmt-dev libcli11-dev nlohmann-json3-dev)
 test_packages=(libgtest-dev librapidcheck-dev python3-numpy)
+analysis_packages=(clang-14 clang-tidy-14 clang-format-14)
 
 # missing_packages PACKAGE...: those that dpkg does not have installed.
 missing_packages() {
@@ -67,25 +68,33 @@ ensure_packages() {
       reason="apt-get ended with an error (above)"
     fi
     rm -f "$log"
-    fail "package installation" "$reason" "connect this machine and run this again, or run as root: apt-get update && $line"
+    fail "package installation" "$reason" "connect this machine to the network and run this again, or install by hand and use --no-install: $line"
   fi
   rm -f "$log"
 }
 
-# ensure_build_packages no_install: what the library and the program need.
-ensure_build_packages() {
-  local tools=()
-  mapfile -t tools < <(
-    package_unless "${CXX:-g++}" g++
-    package_unless cmake cmake
-    package_unless ninja ninja-build
-    package_unless pkg-config pkg-config
-  )
-  ensure_packages "$1" "${tools[@]}" "${library_packages[@]}"
+# ensure_packages_for no_install PURPOSE...: what the purposes need, in one go. Purposes: build (the library and
+# the program), test, analysis (fuzzing and clang-tidy).
+ensure_packages_for() {
+  local no_install=$1 purpose packages=() tools=()
+  shift
+  for purpose in "$@"; do
+    case $purpose in
+      build)
+        mapfile -t tools < <(
+          package_unless "${CXX:-g++}" g++
+          package_unless cmake cmake
+          package_unless ninja ninja-build
+          package_unless pkg-config pkg-config
+        )
+        packages+=("${tools[@]}" "${library_packages[@]}")
+        ;;
+      test) packages+=("${test_packages[@]}") ;;
+      analysis) packages+=("${analysis_packages[@]}") ;;
+    esac
+  done
+  ensure_packages "$no_install" "${packages[@]}"
 }
-
-# ensure_test_packages no_install: what the tests need besides.
-ensure_test_packages() { ensure_packages "$1" "${test_packages[@]}"; }
 
 # version_at_least HAVE WANT
 version_at_least() { [[ $(printf '%s\n%s\n' "$2" "$1" | sort -V | head -1) == "$2" ]]; }
@@ -116,6 +125,3 @@ check_tools() {
     fail "CMake check" "cmake $cmake_version is too old: the presets need 3.25 or newer" \
       "pip install cmake, and put it first in PATH"
 }
-
-# ensure_analysis_packages no_install: clang 14 for fuzzing and clang-tidy.
-ensure_analysis_packages() { ensure_packages "$1" clang-14 clang-tidy-14 clang-format-14; }
