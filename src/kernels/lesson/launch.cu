@@ -56,8 +56,8 @@ int launch_online(const float* q, const float* k, const float* v, float* o, std:
   if (cuda_online_refuses(n, Config::head_dim) != nullptr) return cudaErrorInvalidValue;
   if (n == 0) return cudaSuccess;
   const unsigned blocks = static_cast<unsigned>(n / Config::rows_per_block);
-  attention_online<Config, Fold><<<blocks, Config::threads, 0, static_cast<cudaStream_t>(stream)>>>(
-      q, k, v, o, lse, n, scale, Fold());
+  attention_online<Config, Fold>
+      <<<blocks, Config::threads, 0, static_cast<cudaStream_t>(stream)>>>(q, k, v, o, lse, n, scale, Fold());
   return cudaGetLastError();
 }
 

@@ -9,10 +9,10 @@ namespace lesson {
 
 struct NaiveConfig {
   static constexpr int head_dim = 64;
-  static constexpr int tile = 16;                   // both products: 16 x 16 outputs a block, one a thread
-  static constexpr int threads = tile * tile;       // the softmax uses as many for one row
-  static constexpr int key_padding = 1;             // floats; the transposed store walks down a column
-  static constexpr int max_len = 65535 * tile;      // blocks in a grid's y dimension
+  static constexpr int tile = 16;               // both products: 16 x 16 outputs a block, one a thread
+  static constexpr int threads = tile * tile;   // the softmax uses as many for one row
+  static constexpr int key_padding = 1;         // floats; the transposed store walks down a column
+  static constexpr int max_len = 65535 * tile;  // blocks in a grid's y dimension
   static constexpr int launches = 3;
   static constexpr int scores_shared_floats = tile * tile + tile * (tile + key_padding);
   static constexpr int softmax_shared_floats = threads / 32;

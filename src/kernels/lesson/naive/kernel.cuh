@@ -78,8 +78,8 @@ __global__ void __launch_bounds__(Config::threads)
 }
 
 // o[i, c] = sum_j weights[i, j] v[j, c] / sum_j weights[i, j], 16 x 16 a block. Thread (x, y) computes query
-// y, channel x. The weights pass through shared memory anyway, so the row sum is taken on the way: each thread
-// adds the ones that it loads, and 16 threads of a row add up.
+// y, channel x. The weights pass through shared memory anyway, so the row sum is taken on the way: each
+// thread adds the ones that it loads, and 16 threads of a row add up.
 template <class Config>
 __global__ void __launch_bounds__(Config::threads)
     naive_weighted_sum(const float* __restrict__ weights, const float* __restrict__ v, float* __restrict__ o,

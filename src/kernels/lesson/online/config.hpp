@@ -13,9 +13,9 @@ struct OnlineConfig {
   static constexpr int threads = warps * warp_size;
   static constexpr int min_blocks = 4;  // caps a thread at 64 registers, which the state and one tile need
   static constexpr int rows_per_warp = rows_per_block / warps;
-  static constexpr int key_tile = warp_size;                    // a lane owns one key of the tile
-  static constexpr int dims_per_lane = head_dim / warp_size;    // and these output dimensions
-  static constexpr int key_padding = 1;                          // floats; see the static_asserts
+  static constexpr int key_tile = warp_size;                  // a lane owns one key of the tile
+  static constexpr int dims_per_lane = head_dim / warp_size;  // and these output dimensions
+  static constexpr int key_padding = 1;                       // floats; see the static_asserts
   static constexpr int value_padding = 0;
   static constexpr int key_row_floats = head_dim + key_padding;
   static constexpr int value_row_floats = head_dim + value_padding;
