@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "registry/cpu_entries.hpp"
 #include "registry/cuda_entries.hpp"
 #include "registry/lesson_entries.hpp"
 
@@ -9,6 +10,8 @@ namespace runmax {
 
 std::span<const KernelEntry> kernels() {
   static const std::array list{
+      cpu_online_entry(),
+      cpu_naive_entry(),
       cpu_lesson_online_entry(),
       cuda_simt_entry(),
       cuda_lesson_online_entry(),

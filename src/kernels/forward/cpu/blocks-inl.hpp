@@ -1,0 +1,288 @@
+// The loops over register tiles: scores, weights and values of one tile of keys.
+#if defined(RUNMAX_KERNELS_FORWARD_CPU_BLOCKS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef RUNMAX_KERNELS_FORWARD_CPU_BLOCKS_INL_HPP
+#undef RUNMAX_KERNELS_FORWARD_CPU_BLOCKS_INL_HPP
+#else
+#define RUNMAX_KERNELS_FORWARD_CPU_BLOCKS_INL_HPP
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "kernels/forward/cpu/exp2-inl.hpp"
+#include "kernels/forward/cpu/products-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace runmax::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Smallest range that holds every row's keys; empty rows do not count.
+HWY_INLINE TileKeys hull(const TileKeys* keys, std::int64_t rows) {
+  TileKeys all;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    if (keys[r].begin >= keys[r].end) continue;
+    if (all.begin >= all.end) {
+      all = keys[r];
+      continue;
+    }
+    all.begin = std::min(all.begin, keys[r].begin);
+    all.end = std::max(all.end, keys[r].end);
+  }
+  return all;
+}
+
+// `keys` cut to [begin, end).
+HWY_INLINE TileKeys cut(TileKeys keys, std::int64_t begin, std::int64_t end) {
+  const auto low = static_cast<std::int32_t>(std::max<std::int64_t>(keys.begin, begin));
+  const auto high = static_cast<std::int32_t>(std::min<std::int64_t>(keys.end, end));
+  return {std::min(low, high), high};
+}
+
+// Panels [begin, end) that a register tile of rows touches.
+HWY_INLINE TileKeys panels_of(const TileKeys* keys, std::int64_t rows) {
+  constexpr auto panel = static_cast<std::int32_t>(forward_tile.panel);
+  const TileKeys all = hull(keys, rows);
+  if (all.begin >= all.end) return {};
+  return {all.begin / panel, (all.end + panel - 1) / panel};
+}
+
+template <int rows>
+HWY_INLINE void score_row_block(const ScoreTile& t, std::int64_t first, TileKeys panels, std::int64_t c0,
+                                std::int64_t depth, bool last) {
+  const std::int64_t panel_stride = t.head_dim * forward_tile.panel;
+  const float* q = t.q + first * t.head_dim + c0 * forward_tile.rows;
+  float* lane_max = last && t.lane_max ? t.lane_max + first * forward_tile.panel : nullptr;
+  const Into into = c0 == 0 ? Into::fresh : Into::accumulate;
+  std::int64_t key = panels.begin * forward_tile.panel;
+  const std::int64_t end = panels.end * forward_tile.panel;
+  const auto source = [&](std::int64_t j) HWY_ATTR {
+    return t.k + j / forward_tile.panel * panel_stride + c0 * forward_tile.panel + j % forward_tile.panel;
+  };
+  float* scores = t.scores + first * t.scores_stride;
+  for (; key + tile_width <= end; key += tile_width)
+    score_register_tile<rows, tile_vectors>(q, source(key), panel_stride, depth, into, scores + key,
+                                            t.scores_stride, lane_max);
+  for (; key < end; key += lanes)
+    score_register_tile<rows, 1>(q, source(key), panel_stride, depth, into, scores + key, t.scores_stride,
+                                 lane_max);
+}
+
+inline void scores(const ScoreTile& t) {
+  constexpr auto group =
+      static_cast<std::int32_t>(std::max<std::int64_t>(tile_width / forward_tile.panel, 1));
+  if (t.lane_max)
+    std::fill(t.lane_max, t.lane_max + t.rows * forward_tile.panel, std::numeric_limits<float>::lowest());
+  const std::int64_t steps =
+      std::max<std::int64_t>((t.head_dim + forward_tile.depth - 1) / forward_tile.depth, 1);
+  const std::int64_t depth = (t.head_dim + steps - 1) / steps;
+  const TileKeys all = panels_of(t.keys, t.rows);
+  // A group of panels stays in the first-level cache while every row passes over it.
+  for (std::int32_t g = all.begin / group * group; g < all.end; g += group)
+    for (std::int64_t step = 0; step < steps; ++step) {
+      const std::int64_t c0 = step * depth;
+      const std::int64_t count = std::min(depth, t.head_dim - c0);
+      const bool last = step + 1 == steps;
+      for (std::int64_t first = 0; first < t.rows; first += forward_tile.rows) {
+        const std::int64_t rows = std::min(forward_tile.rows, t.rows - first);
+        const TileKeys panels = cut(panels_of(t.keys + first, rows), g, g + group);
+        if (panels.begin >= panels.end) continue;
+        switch (rows) {
+          case 1:
+            score_row_block<1>(t, first, panels, c0, count, last);
+            break;
+          case 2:
+            score_row_block<2>(t, first, panels, c0, count, last);
+            break;
+          case 3:
+            score_row_block<3>(t, first, panels, c0, count, last);
+            break;
+          case 4:
+            score_row_block<4>(t, first, panels, c0, count, last);
+            break;
+          case 5:
+            score_row_block<5>(t, first, panels, c0, count, last);
+            break;
+          default:
+            score_row_block<tile_rows>(t, first, panels, c0, count, last);
+            break;
+        }
+      }
+    }
+}
+
+// Lanes [begin, end) of a vector that starts at key `at`.
+HWY_INLINE hn::Mask<Floats> lanes_between(std::int64_t at, TileKeys keys) {
+  const Floats d;
+  const auto low = static_cast<std::size_t>(std::clamp<std::int64_t>(keys.begin - at, 0, lanes));
+  const auto high = static_cast<std::size_t>(std::clamp<std::int64_t>(keys.end - at, 0, lanes));
+  return hn::AndNot(hn::FirstN(d, low), hn::FirstN(d, high));
+}
+
+HWY_INLINE float largest_score(const float* scores, TileKeys keys) {
+  const Floats d;
+  const Vector lowest = hn::Set(d, std::numeric_limits<float>::lowest());
+  Vector largest = lowest;
+  for (std::int64_t j = keys.begin / lanes * lanes; j < keys.end; j += lanes) {
+    const Vector score = hn::IfThenElse(lanes_between(j, keys), hn::LoadU(d, scores + j), lowest);
+    largest = hn::Max(score, largest);
+  }
+  return hn::GetLane(hn::MaxOfLanes(d, largest));
+}
+
+inline void weights(const WeightTile& t) {
+  const Floats d;
+  const Vector scale = hn::Set(d, t.exponent_scale);
+  for (std::int64_t first = 0; first < t.rows; first += forward_tile.rows) {
+    const std::int64_t rows = std::min(forward_tile.rows, t.rows - first);
+    const TileKeys panels = panels_of(t.keys + first, rows);
+    for (std::int64_t r = first; r < first + rows; ++r) {
+      const TileKeys keys = t.keys[r];
+      t.states.rescale[r] = 1.0f;
+      if (keys.begin >= keys.end) continue;
+      float* row = t.scores + r * t.scores_stride;
+      // The lanes' maxima count every written panel: right only for a row that sees all of them.
+      const bool sees_all_panels = t.lane_max && keys.begin == panels.begin * forward_tile.panel &&
+                                   keys.end == panels.end * forward_tile.panel;
+      const float tile_max =
+          sees_all_panels ? hn::GetLane(hn::MaxOfLanes(d, hn::LoadU(d, t.lane_max + r * forward_tile.panel)))
+                          : largest_score(row, keys);
+      const float old_max = t.states.max[r];
+      const float new_max = std::max(old_max, tile_max);
+      const Vector max = hn::Set(d, new_max);
+      const float rescale =
+          new_max == old_max
+              ? 1.0f
+              : hn::GetLane(exp2_nonpositive(d, hn::Mul(scale, hn::Sub(hn::Set(d, old_max), max))));
+
+      // Four sums: fewer additions in a row, and no waiting for the one before.
+      Vector sum[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+      const auto weight = [&](std::int64_t j) HWY_ATTR {
+        return exp2_nonpositive(d, hn::Mul(scale, hn::Sub(hn::LoadU(d, row + j), max)));
+      };
+      const auto masked = [&](std::int64_t j) HWY_ATTR {
+        const Vector p = hn::IfThenElseZero(lanes_between(j, keys), weight(j));
+        hn::StoreU(p, d, row + j);
+        return p;
+      };
+      std::int64_t j = keys.begin / lanes * lanes;
+      if (j < keys.begin) {
+        sum[3] = masked(j);
+        j += lanes;
+      }
+      for (; j + 4 * lanes <= keys.end; j += 4 * lanes) {
+        RUNMAX_UNROLL
+        for (int u = 0; u < 4; ++u) {
+          const Vector p = weight(j + u * lanes);
+          hn::StoreU(p, d, row + j + u * lanes);
+          sum[u] = hn::Add(sum[u], p);
+        }
+      }
+      for (; j + lanes <= keys.end; j += lanes) {
+        const Vector p = weight(j);
+        hn::StoreU(p, d, row + j);
+        sum[0] = hn::Add(sum[0], p);
+      }
+      if (j < keys.end) sum[1] = hn::Add(sum[1], masked(j));
+      const Vector total = hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3]));
+      t.states.max[r] = new_max;
+      t.states.sum[r] = t.states.sum[r] * rescale + hn::GetLane(hn::SumOfLanes(d, total));
+      t.states.rescale[r] = rescale;
+    }
+  }
+}
+
+// Rows whose visible keys differ: each row's own keys, in ascending order and in one register chain per
+// channel, so that the sum has the same bits as in a tile where all rows agree.
+template <int vectors>
+HWY_INLINE void ragged_values(const ValueTile& t, std::int64_t first, std::int64_t rows, std::int64_t begin,
+                              std::int64_t end, std::int64_t channel) {
+  for (std::int64_t r = first; r < first + rows; ++r) {
+    const TileKeys keys = cut(t.keys[r], begin, end);
+    if (keys.begin >= keys.end) continue;
+    value_register_tile<1, vectors>(
+        t.weights + r * t.weights_stride + keys.begin, 0, t.v + keys.begin * t.v_stride + channel, t.v_stride,
+        keys.end - keys.begin, Into::fresh, t.out + r * t.padded_value_dim + channel, 0);
+  }
+}
+
+template <int rows>
+HWY_INLINE void value_row_block(const ValueTile& t, std::int64_t first, TileKeys keys, std::int64_t channel,
+                                std::int64_t width) {
+  const float* p = t.weights + first * t.weights_stride + keys.begin;
+  const float* v = t.v + keys.begin * t.v_stride;
+  float* out = t.out + first * t.padded_value_dim;
+  const std::int64_t end = channel + width;
+  for (; channel + tile_width <= end; channel += tile_width)
+    value_register_tile<rows, tile_vectors>(p, t.weights_stride, v + channel, t.v_stride,
+                                            keys.end - keys.begin, Into::fresh, out + channel,
+                                            t.padded_value_dim);
+  for (; channel < end; channel += lanes)
+    value_register_tile<rows, 1>(p, t.weights_stride, v + channel, t.v_stride, keys.end - keys.begin,
+                                 Into::fresh, out + channel, t.padded_value_dim);
+}
+
+HWY_INLINE void rescale_rows(const ValueTile& t) {
+  const Floats d;
+  for (std::int64_t r = 0; r < t.rows; ++r) {
+    if (t.rescale[r] == 1.0f) continue;
+    const Vector factor = hn::Set(d, t.rescale[r]);
+    float* out = t.out + r * t.padded_value_dim;
+    for (std::int64_t c = 0; c < t.padded_value_dim; c += lanes)
+      hn::StoreU(hn::Mul(factor, hn::LoadU(d, out + c)), d, out + c);
+  }
+}
+
+inline void values(const ValueTile& t) {
+  if (t.rescale) rescale_rows(t);
+  const TileKeys all = hull(t.keys, t.rows);
+  if (all.begin >= all.end) return;
+  for (std::int64_t begin = all.begin / forward_tile.chain * forward_tile.chain; begin < all.end;
+       begin += forward_tile.chain) {
+    const std::int64_t end = begin + forward_tile.chain;
+    for (std::int64_t channel = 0; channel < t.padded_value_dim; channel += tile_width) {
+      const std::int64_t width = std::min(tile_width, t.padded_value_dim - channel);
+      for (std::int64_t first = 0; first < t.rows; first += forward_tile.rows) {
+        const std::int64_t rows = std::min(forward_tile.rows, t.rows - first);
+        const TileKeys keys = cut(t.keys[first], begin, end);
+        bool agree = true;
+        for (std::int64_t r = 1; r < rows; ++r) agree = agree && cut(t.keys[first + r], begin, end) == keys;
+        if (!agree) {
+          std::int64_t c = channel;
+          for (; c + tile_width <= channel + width; c += tile_width)
+            ragged_values<tile_vectors>(t, first, rows, begin, end, c);
+          for (; c < channel + width; c += lanes) ragged_values<1>(t, first, rows, begin, end, c);
+          continue;
+        }
+        if (keys.begin >= keys.end) continue;
+        switch (rows) {
+          case 1:
+            value_row_block<1>(t, first, keys, channel, width);
+            break;
+          case 2:
+            value_row_block<2>(t, first, keys, channel, width);
+            break;
+          case 3:
+            value_row_block<3>(t, first, keys, channel, width);
+            break;
+          case 4:
+            value_row_block<4>(t, first, keys, channel, width);
+            break;
+          case 5:
+            value_row_block<5>(t, first, keys, channel, width);
+            break;
+          default:
+            value_row_block<tile_rows>(t, first, keys, channel, width);
+            break;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace runmax::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

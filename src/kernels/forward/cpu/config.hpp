@@ -1,0 +1,44 @@
+// Every number of the CPU forward kernels.
+#pragma once
+
+#include <cstdint>
+
+namespace runmax::cpu {
+
+struct ForwardTile {
+  std::int64_t rows;      // query rows of a register tile
+  std::int64_t panel;     // keys of a packed panel of K; value channels are padded to the same multiple
+  std::int64_t block_q;   // query rows of a work item
+  std::int64_t block_kv;  // keys between two updates of a row's maximum
+  std::int64_t chain;     // keys summed in registers before they join the row's output
+  std::int64_t depth;     // head dimensions summed in registers before they join the score
+};
+
+// chain 128: a longer run of additions to one register loses up to 2^-24 of the largest term per key when
+// that term comes first, which at 512 is more than the lesson gate allows (NOTES.md).
+inline constexpr ForwardTile forward_tile{
+    .rows = 6, .panel = 16, .block_q = 96, .block_kv = 512, .chain = 128, .depth = 128};
+
+static_assert(forward_tile.block_q % forward_tile.rows == 0);
+static_assert(forward_tile.block_kv % forward_tile.chain == 0);
+static_assert(forward_tile.chain % forward_tile.panel == 0);
+
+// Floats from one row of scores to the next. A stride of 2^k bytes would send all rows to the same cache
+// sets.
+inline constexpr std::int64_t score_stride = forward_tile.block_kv + forward_tile.panel;
+
+// When the keys are split without being asked to: until there are `items` pieces of work, but never into
+// parts of fewer than `keys`. Numbers of the problem only, so that the result does not depend on the machine.
+struct SplitPolicy {
+  std::int64_t items;
+  std::int64_t keys;
+};
+inline constexpr SplitPolicy split_policy{.items = 128, .keys = 1024};
+
+// Packed K and V of this many work items are held at a time.
+inline constexpr std::int64_t wave_items = 1024;
+
+// Workspace regions begin at multiples of this.
+inline constexpr std::int64_t region_bytes = 64;
+
+}  // namespace runmax::cpu

@@ -1,0 +1,136 @@
+// How a problem is cut for the CPU: rows that share a KV head, tiles of rows, splits over keys.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/forward/cpu/config.hpp"
+#include "kernels/forward/cpu/tiles.hpp"
+#include "runmax/runmax.hpp"
+
+namespace runmax::cpu {
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0); }
+constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
+
+// Score = q k * softmax_scale in natural units; here q is multiplied by `query_factor`, a signed power of
+// two, and a weight is exp2(exponent_scale * (score - max)). Scores thus are rounded no more than q k itself,
+// and the difference to the maximum is exact where it matters.
+struct ScaleParts {
+  double query_factor = 0;
+  float exponent_scale = 1;
+  double natural_scale = 0;  // score in these units times this is the natural score
+};
+
+inline ScaleParts split_scale(double softmax_scale) {
+  ScaleParts parts;
+  if (softmax_scale == 0) return parts;
+  int exponent = 0;
+  const double mantissa = 2 * std::frexp(std::abs(softmax_scale), &exponent);
+  parts.query_factor = std::copysign(std::ldexp(1.0, exponent - 1), softmax_scale);
+  parts.natural_scale = mantissa;
+  parts.exponent_scale = static_cast<float>(mantissa * 1.4426950408889634074);
+  return parts;
+}
+
+// One row of one head.
+struct RowAddress {
+  std::int64_t batch = 0;
+  std::int64_t head = 0;
+  std::int64_t query = 0;
+};
+
+// All query heads that share a KV head form one list of rows, head after head: their K and V are read once.
+class Geometry {
+ public:
+  explicit Geometry(const Problem& p)
+      : problem_(p),
+        group_(p.kv_heads == 0 ? 1 : p.query_heads / p.kv_heads),
+        rows_(group_ * p.query_len),
+        row_tiles_(ceil_div(rows_, forward_tile.block_q)),
+        kv_heads_(p.query_heads == 0 ? 0 : p.batch * p.kv_heads) {}
+
+  const Problem& problem() const { return problem_; }
+  std::int64_t kv_heads() const { return kv_heads_; }    // of the whole batch
+  std::int64_t rows() const { return rows_; }            // of one KV head
+  std::int64_t row_tiles() const { return row_tiles_; }  // of one KV head
+
+  RowAddress address(std::int64_t kv_head, std::int64_t row) const {
+    return {kv_head / problem_.kv_heads, kv_head % problem_.kv_heads * group_ + row / problem_.query_len,
+            row % problem_.query_len};
+  }
+
+  KeyRange keys(std::int64_t row) const {
+    return visible_keys(problem_.causal, problem_.window, problem_.query_len, problem_.kv_len,
+                        row % problem_.query_len);
+  }
+
+ private:
+  const Problem& problem_;
+  std::int64_t group_, rows_, row_tiles_, kv_heads_;
+};
+
+inline std::int64_t padded(std::int64_t value) { return round_up(value, forward_tile.panel); }
+
+// The first element of a head.
+inline float* head_data(const TensorView& view, std::int64_t batch, std::int64_t head) {
+  return static_cast<float*>(view.data) + batch * view.strides[0] + head * view.strides[1];
+}
+
+inline StridedRows head_rows(const TensorView& view, std::int64_t batch, std::int64_t head,
+                             std::int64_t first) {
+  return {head_data(view, batch, head) + first * view.strides[2], view.strides[2], view.strides[3]};
+}
+
+// True if rows of V can be read where they lie: whole panels of neighbouring channels, row after row.
+inline bool values_in_place(const TensorView& v) {
+  return v.strides[3] == 1 && v.strides[2] == v.dim() && v.dim() % forward_tile.panel == 0;
+}
+
+// Packs `rows` query rows, which may lie in several heads, beginning at `first`.
+inline void pack_query_tile(const Geometry& geometry, const TensorView& q, std::int64_t kv_head,
+                            std::int64_t first, std::int64_t rows, double factor, float* packed) {
+  const Problem& p = geometry.problem();
+  std::fill(packed, packed + packed_query_floats(rows, p.head_dim), 0.0f);
+  for (std::int64_t done = 0; done < rows;) {
+    const RowAddress at = geometry.address(kv_head, first + done);
+    const std::int64_t count = std::min(rows - done, p.query_len - at.query);
+    pack_queries(head_rows(q, at.batch, at.head, at.query), done, count, p.head_dim, factor, packed);
+    done += count;
+  }
+}
+
+// Writes a row of the result: out * factor, and the LSE if it is wanted.
+inline void store_row(const Tensors& t, const RowAddress& at, const float* out, std::int64_t value_dim,
+                      float factor, float lse) {
+  float* to = head_data(t.o, at.batch, at.head) + at.query * t.o.strides[2];
+  for (std::int64_t c = 0; c < value_dim; ++c) to[c * t.o.strides[3]] = out[c] * factor;
+  if (t.lse.data) head_data(t.lse, at.batch, at.head)[at.query * t.lse.strides[2]] = lse;
+}
+
+// LSE of a state whose max is in the units of `scale`.
+inline float natural_lse(float max, float sum, const ScaleParts& scale) {
+  if (sum == 0.0f) return -std::numeric_limits<float>::infinity();
+  return static_cast<float>(static_cast<double>(max) * scale.natural_scale +
+                            std::log(static_cast<double>(sum)));
+}
+
+// Takes regions of floats out of the caller's workspace, each at a multiple of region_bytes; with no memory
+// behind it, it counts.
+class Regions {
+ public:
+  explicit Regions(void* data = nullptr) : data_(static_cast<char*>(data)) {}
+  float* take(std::int64_t floats) {
+    char* region = data_ ? data_ + bytes_ : nullptr;
+    bytes_ += round_up(floats * static_cast<std::int64_t>(sizeof(float)), region_bytes);
+    return reinterpret_cast<float*>(region);
+  }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  char* data_;
+  std::int64_t bytes_ = 0;
+};
+
+}  // namespace runmax::cpu

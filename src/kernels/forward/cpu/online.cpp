@@ -1,0 +1,364 @@
+// cpu_online: attention by key tiles with a running maximum, over KV heads x row tiles x splits of the keys.
+#include <limits>
+
+#include "kernels/forward/cpu/geometry.hpp"
+#include "kernels/forward/cpu/launch.hpp"
+#include "kernels/forward/cpu/tiles.hpp"
+#include "kernels/forward/cpu/workers.hpp"
+
+namespace runmax::cpu {
+namespace {
+
+// How the keys are shared out. With one row tile per KV head every key is used once, and packing it in the
+// tile that uses it costs no memory; with several, packed K and V serve them all.
+struct Schedule {
+  std::int64_t num_splits = 1;
+  std::int64_t split_keys = 0;  // keys of a split, a multiple of the panel
+  bool shared_pack = false;
+  std::int64_t wave_heads = 1;  // KV heads whose shared memory exists at one time
+
+  Schedule(const Geometry& g, std::int64_t splits) : num_splits(splits) {
+    const std::int64_t kv_len = g.problem().kv_len;
+    split_keys = std::max(padded(ceil_div(kv_len, splits)), forward_tile.panel);
+    shared_pack = g.row_tiles() > 1;
+    const std::int64_t items_per_head = std::max<std::int64_t>(g.row_tiles(), 1) * splits;
+    wave_heads = g.kv_heads();
+    if (shared_pack || splits > 1)
+      wave_heads =
+          std::clamp<std::int64_t>(wave_items / items_per_head, 1, std::max<std::int64_t>(wave_heads, 1));
+  }
+};
+
+std::int64_t choose_splits(const Geometry& g, const PlanOptions& options) {
+  const Problem& p = g.problem();
+  const std::int64_t most = std::max<std::int64_t>(ceil_div(p.kv_len, forward_tile.panel), 1);
+  if (options.num_splits > 0) return std::min<std::int64_t>(options.num_splits, most);
+  const std::int64_t longest = std::max<std::int64_t>(p.kv_len / split_policy.keys, 1);
+  // Bits that do not depend on the batch: as many splits as the keys alone allow, within reason.
+  if (p.batch_invariant) return std::min<std::int64_t>(longest, 16);
+  const std::int64_t items = std::max<std::int64_t>(g.kv_heads() * g.row_tiles(), 1);
+  return std::min(longest, ceil_div(split_policy.items, items));
+}
+
+// One thread's memory.
+struct Scratch {
+  float* q;
+  float* scores;
+  float* lane_max;
+  float* out;
+  RowStates states;
+  TileKeys* keys;
+  float* k;
+  float* v;
+};
+
+struct Memory {
+  float* packed_k = nullptr;     // (wave_heads, padded kv_len, head_dim)
+  float* packed_v = nullptr;     // (wave_heads, kv_len, padded value_dim)
+  float* partial_out = nullptr;  // (wave_heads, num_splits, rows, padded value_dim)
+  float* partial_max = nullptr;  // (wave_heads, num_splits, rows)
+  float* partial_sum = nullptr;
+  float* scratch = nullptr;
+  std::int64_t scratch_floats = 0;  // of one thread
+  std::int64_t bytes = 0;
+
+  Memory(const Geometry& g, const Schedule& s, std::int32_t threads, void* data) {
+    const Problem& p = g.problem();
+    Regions regions(data);
+    const std::int64_t value_dim = padded(p.value_dim);
+    if (s.shared_pack) {
+      packed_k = regions.take(s.wave_heads * padded(p.kv_len) * p.head_dim);
+      packed_v = regions.take(s.wave_heads * p.kv_len * value_dim);
+    }
+    if (s.num_splits > 1) {
+      const std::int64_t states = s.wave_heads * s.num_splits * g.rows();
+      partial_out = regions.take(states * value_dim);
+      partial_max = regions.take(states);
+      partial_sum = regions.take(states);
+    }
+    Regions one;
+    scratch_of(g, s, one);
+    scratch_floats = one.bytes() / static_cast<std::int64_t>(sizeof(float));
+    scratch = regions.take(std::max(threads, 1) * scratch_floats);
+    bytes = regions.bytes();
+  }
+
+  static Scratch scratch_of(const Geometry& g, const Schedule& s, Regions& regions) {
+    const Problem& p = g.problem();
+    const std::int64_t rows = std::min(forward_tile.block_q, g.rows());
+    const std::int64_t keys = s.shared_pack ? 0 : std::min(forward_tile.block_kv, padded(p.kv_len));
+    Scratch scratch;
+    scratch.q = regions.take(packed_query_floats(rows, p.head_dim));
+    scratch.scores = regions.take(rows * score_stride);
+    scratch.lane_max = regions.take(rows * forward_tile.panel);
+    scratch.out = regions.take(rows * padded(p.value_dim));
+    scratch.states.max = regions.take(rows);
+    scratch.states.sum = regions.take(rows);
+    scratch.states.rescale = regions.take(rows);
+    static_assert(sizeof(TileKeys) == 2 * sizeof(float));
+    scratch.keys = reinterpret_cast<TileKeys*>(regions.take(2 * rows));
+    scratch.k = regions.take(keys * p.head_dim);
+    scratch.v = regions.take(keys * padded(p.value_dim));
+    return scratch;
+  }
+};
+
+class OnlineRun {
+ public:
+  OnlineRun(const Plan& plan, const Tensors& tensors, void* workspace)
+      : problem_(plan.problem),
+        tensors_(tensors),
+        geometry_(problem_),
+        schedule_(geometry_, plan.num_splits),
+        memory_(geometry_, schedule_, plan.threads, workspace),
+        scale_(split_scale(effective_scale(problem_))),
+        functions_(tile_functions()),
+        value_dim_(padded(problem_.value_dim)),
+        in_place_(values_in_place(tensors.v)),
+        workers_(plan.threads) {}
+
+  std::int64_t workspace_bytes() const { return memory_.bytes; }
+
+  void run() {
+    for (std::int64_t first = 0; first < geometry_.kv_heads(); first += schedule_.wave_heads) {
+      const std::int64_t heads = std::min(schedule_.wave_heads, geometry_.kv_heads() - first);
+      if (schedule_.shared_pack) pack_wave(first, heads);
+      const std::int64_t tiles = geometry_.row_tiles();
+      workers_.for_each(heads * tiles * schedule_.num_splits, [&](std::int64_t worker, std::int64_t item) {
+        const std::int64_t split = item % schedule_.num_splits;
+        // Under a causal mask the last rows have the most keys: longest first.
+        const std::int64_t tile = tiles - 1 - item / schedule_.num_splits % tiles;
+        const std::int64_t slot = item / schedule_.num_splits / tiles;
+        compute(worker, first + slot, slot, tile, split);
+      });
+      if (schedule_.num_splits > 1) merge_wave(first, heads);
+    }
+  }
+
+ private:
+  StridedRows k_rows(std::int64_t kv_head, std::int64_t key) const {
+    return head_rows(tensors_.k, kv_head / problem_.kv_heads, kv_head % problem_.kv_heads, key);
+  }
+  StridedRows v_rows(std::int64_t kv_head, std::int64_t key) const {
+    return head_rows(tensors_.v, kv_head / problem_.kv_heads, kv_head % problem_.kv_heads, key);
+  }
+
+  void pack_wave(std::int64_t first_head, std::int64_t heads) {
+    const std::int64_t kv_len = problem_.kv_len;
+    const std::int64_t blocks = ceil_div(kv_len, forward_tile.block_kv);
+    workers_.for_each(heads * blocks, [&](std::int64_t, std::int64_t item) {
+      const std::int64_t slot = item / blocks;
+      const std::int64_t key = item % blocks * forward_tile.block_kv;
+      const std::int64_t keys = std::min(forward_tile.block_kv, kv_len - key);
+      functions_.pack_keys(k_rows(first_head + slot, key), keys, problem_.head_dim,
+                           memory_.packed_k + (slot * padded(kv_len) + key) * problem_.head_dim);
+      if (!in_place_)
+        functions_.pack_rows(v_rows(first_head + slot, key), keys, problem_.value_dim, value_dim_,
+                             memory_.packed_v + (slot * kv_len + key) * value_dim_);
+    });
+  }
+
+  // Points the tile's K and V at the shared packs, or packs them for this tile alone.
+  void take_keys(const Scratch& scratch, std::int64_t kv_head, std::int64_t slot, std::int64_t key,
+                 std::int64_t keys, ScoreTile& scores, ValueTile& values) const {
+    const StridedRows v = v_rows(kv_head, key);
+    if (schedule_.shared_pack) {
+      scores.k = memory_.packed_k + (slot * padded(problem_.kv_len) + key) * problem_.head_dim;
+      values.v = in_place_ ? v.data : memory_.packed_v + (slot * problem_.kv_len + key) * value_dim_;
+      values.v_stride = value_dim_;
+      return;
+    }
+    functions_.pack_keys(k_rows(kv_head, key), keys, problem_.head_dim, scratch.k);
+    scores.k = scratch.k;
+    if (v.channel_stride == 1 && problem_.value_dim == value_dim_) {
+      values.v = v.data;
+      values.v_stride = v.row_stride;
+    } else {
+      functions_.pack_rows(v, keys, problem_.value_dim, value_dim_, scratch.v);
+      values.v = scratch.v;
+      values.v_stride = value_dim_;
+    }
+  }
+
+  void compute(std::int64_t worker, std::int64_t kv_head, std::int64_t slot, std::int64_t tile,
+               std::int64_t split) const {
+    Regions regions(memory_.scratch + worker * memory_.scratch_floats);
+    Scratch scratch = Memory::scratch_of(geometry_, schedule_, regions);
+    const std::int64_t first = tile * forward_tile.block_q;
+    const std::int64_t rows = std::min(forward_tile.block_q, geometry_.rows() - first);
+    if (schedule_.num_splits > 1) {
+      const std::int64_t state = (slot * schedule_.num_splits + split) * geometry_.rows() + first;
+      scratch.out = memory_.partial_out + state * value_dim_;
+      scratch.states.max = memory_.partial_max + state;
+      scratch.states.sum = memory_.partial_sum + state;
+    }
+    std::fill(scratch.out, scratch.out + rows * value_dim_, 0.0f);
+    std::fill(scratch.states.max, scratch.states.max + rows, std::numeric_limits<float>::lowest());
+    std::fill(scratch.states.sum, scratch.states.sum + rows, 0.0f);
+
+    KeyRange all{problem_.kv_len, 0};
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const KeyRange keys = geometry_.keys(first + r);
+      if (keys.begin >= keys.end) continue;
+      all.begin = std::min(all.begin, keys.begin);
+      all.end = std::max(all.end, keys.end);
+    }
+    const std::int64_t split_begin = split * schedule_.split_keys;
+    const std::int64_t split_end = std::min(split_begin + schedule_.split_keys, problem_.kv_len);
+    const std::int64_t begin = std::max(all.begin, split_begin);
+    const std::int64_t end = std::min(all.end, split_end);
+
+    if (begin < end) {
+      pack_query_tile(geometry_, tensors_.q, kv_head, first, rows, scale_.query_factor, scratch.q);
+      // Tiles lie at fixed keys of the split, whatever the rows see: a row's sums have the same bits in any
+      // tile.
+      for (std::int64_t key =
+               split_begin + (begin - split_begin) / forward_tile.block_kv * forward_tile.block_kv;
+           key < end; key += forward_tile.block_kv)
+        add_tile(scratch, kv_head, slot, first, rows, key, std::min(key + forward_tile.block_kv, split_end));
+    }
+    if (schedule_.num_splits > 1) return;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const SoftmaxState<float> state{scratch.states.max[r], scratch.states.sum[r]};
+      store_row(tensors_, geometry_.address(kv_head, first + r), scratch.out + r * value_dim_,
+                problem_.value_dim, softmax_normalizer(state), natural_lse(state.max, state.sum, scale_));
+    }
+  }
+
+  void add_tile(const Scratch& scratch, std::int64_t kv_head, std::int64_t slot, std::int64_t first,
+                std::int64_t rows, std::int64_t key, std::int64_t end) const {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const KeyRange keys = geometry_.keys(first + r);
+      const std::int64_t low = std::clamp(keys.begin, key, end);
+      const std::int64_t high = std::clamp(keys.end, low, end);
+      scratch.keys[r] = {static_cast<std::int32_t>(low - key), static_cast<std::int32_t>(high - key)};
+    }
+    ScoreTile scores;
+    ValueTile values;
+    take_keys(scratch, kv_head, slot, key, end - key, scores, values);
+    scores.q = scratch.q;
+    scores.head_dim = problem_.head_dim;
+    scores.rows = rows;
+    scores.keys = scratch.keys;
+    scores.scores = scratch.scores;
+    scores.scores_stride = score_stride;
+    scores.lane_max = scratch.lane_max;
+    functions_.scores(scores);
+
+    WeightTile weights;
+    weights.scores = scratch.scores;
+    weights.scores_stride = score_stride;
+    weights.rows = rows;
+    weights.keys = scratch.keys;
+    weights.lane_max = scratch.lane_max;
+    weights.exponent_scale = scale_.exponent_scale;
+    weights.states = scratch.states;
+    functions_.weights(weights);
+
+    values.weights = scratch.scores;
+    values.weights_stride = score_stride;
+    values.padded_value_dim = value_dim_;
+    values.rows = rows;
+    values.keys = scratch.keys;
+    values.rescale = scratch.states.rescale;
+    values.out = scratch.out;
+    functions_.values(values);
+  }
+
+  // Folds the splits of each row in ascending order, with the algebra of online_softmax.hpp.
+  void merge_wave(std::int64_t first_head, std::int64_t heads) {
+    const std::int64_t rows = geometry_.rows();
+    const std::int64_t tiles = geometry_.row_tiles();
+    const auto exp = [this](float x) { return exp2_of(scale_.exponent_scale * x); };
+    workers_.for_each(heads * tiles, [&](std::int64_t, std::int64_t item) {
+      const std::int64_t slot = item / tiles;
+      const std::int64_t begin = item % tiles * forward_tile.block_q;
+      for (std::int64_t row = begin; row < std::min(begin + forward_tile.block_q, rows); ++row) {
+        const std::int64_t head_state = slot * schedule_.num_splits * rows + row;
+        float* out = memory_.partial_out + head_state * value_dim_;
+        SoftmaxState<float> state = partial(head_state);
+        for (std::int64_t split = 1; split < schedule_.num_splits; ++split) {
+          const std::int64_t other = head_state + split * rows;
+          const auto merged = softmax_merge(state, partial(other), exp);
+          const float* add = memory_.partial_out + other * value_dim_;
+          for (std::int64_t c = 0; c < problem_.value_dim; ++c) out[c] = merged.output(out[c], add[c]);
+          state = merged.state;
+        }
+        store_row(tensors_, geometry_.address(first_head + slot, row), out, problem_.value_dim,
+                  softmax_normalizer(state), natural_lse(state.max, state.sum, scale_));
+      }
+    });
+  }
+
+  float exp2_of(float x) const {
+    float result = 0;
+    functions_.exp2(&x, &result, 1);
+    return result;
+  }
+
+  // A split that saw no key is the neutral state, whose max is -inf.
+  SoftmaxState<float> partial(std::int64_t state) const {
+    const float sum = memory_.partial_sum[state];
+    if (sum == 0.0f) return {};
+    return {memory_.partial_max[state], sum};
+  }
+
+  const Problem& problem_;
+  const Tensors& tensors_;
+  Geometry geometry_;
+  Schedule schedule_;
+  Memory memory_;
+  ScaleParts scale_;
+  const TileFunctions& functions_;
+  std::int64_t value_dim_;
+  bool in_place_;
+  Workers workers_;
+};
+
+// Bytes of the workspace before rounding, as a double: exact enough to refuse what int64 cannot hold.
+double approximate_bytes(const Problem& p, double splits, double threads) {
+  const double rows =
+      static_cast<double>(p.batch) * static_cast<double>(p.query_heads) * static_cast<double>(p.query_len);
+  const double keys =
+      static_cast<double>(p.batch) * static_cast<double>(p.kv_heads) * (static_cast<double>(p.kv_len) + 16);
+  const double width = static_cast<double>(p.head_dim) + static_cast<double>(p.value_dim) + 32;
+  return 4 * width * (keys + rows * splits + threads * 2048) + 4 * threads * 96 * 1024;
+}
+
+}  // namespace
+
+std::optional<std::string> online_refuses(const Problem& p, const DeviceFacts& facts,
+                                          const PlanOptions& options) {
+  const Geometry geometry(p);
+  const std::int32_t threads = options.threads > 0 ? options.threads : facts.threads;
+  if (approximate_bytes(p, static_cast<double>(choose_splits(geometry, options)), threads) >= 0x1p62)
+    return "shape: the workspace would exceed 2^62 bytes";
+  return std::nullopt;
+}
+
+void fill_online_plan(Plan& plan, const DeviceFacts& facts, const PlanOptions& options) {
+  const Geometry geometry(plan.problem);
+  plan.block_q = forward_tile.block_q;
+  plan.block_kv = forward_tile.block_kv;
+  plan.num_splits = choose_splits(geometry, options);
+  plan.work_items = geometry.kv_heads() * geometry.row_tiles() * plan.num_splits;
+  const std::int32_t limit = std::max(options.threads > 0 ? options.threads : facts.threads, 1);
+  plan.threads = static_cast<std::int32_t>(std::clamp<std::int64_t>(plan.work_items, 1, limit));
+  const Schedule schedule(geometry, plan.num_splits);
+  plan.workspace_bytes =
+      plan.work_items == 0
+          ? 0
+          : static_cast<std::size_t>(Memory(geometry, schedule, plan.threads, nullptr).bytes);
+}
+
+Status run_online(const Plan& plan, const Tensors& tensors, Workspace workspace, Stream) {
+  if (plan.work_items == 0) return {};
+  OnlineRun run(plan, tensors, workspace.data);
+  if (static_cast<std::int64_t>(workspace.bytes) < run.workspace_bytes())
+    return {StatusCode::invalid_argument,
+            "plan: was changed after planning; its workspace no longer suffices"};
+  run.run();
+  return {};
+}
+
+}  // namespace runmax::cpu
