@@ -10,23 +10,32 @@ namespace runmax {
 namespace lesson {
 namespace {
 
+// What is known before asking: name, threads, planned shared bytes.
 template <class Kernel>
-cudaError_t read_kernel(const char* name, Kernel* kernel, int threads, int threads_per_multiprocessor,
+cudaError_t read_kernel(Kernel* kernel, KernelResources known, int threads_per_multiprocessor,
                         KernelResources& resources) {
   cudaFuncAttributes attributes;
   cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
   if (error != cudaSuccess) return error;
-  int blocks = 0;
-  error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, 0);
+  error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&known.blocks_per_multiprocessor, kernel,
+                                                        known.threads, 0);
   if (error != cudaSuccess) return error;
+  known.shared_bytes = static_cast<int>(attributes.sharedSizeBytes);
+  known.registers = attributes.numRegs;
+  known.local_bytes = static_cast<int>(attributes.localSizeBytes);
+  known.occupancy =
+      static_cast<double>(known.blocks_per_multiprocessor) * known.threads / threads_per_multiprocessor;
+  resources = known;
+  return cudaSuccess;
+}
+
+KernelResources known(const char* name, int threads, bool is_online, int shared_floats) {
+  KernelResources resources{};
   resources.name = name;
   resources.threads = threads;
-  resources.shared_bytes = static_cast<int>(attributes.sharedSizeBytes);
-  resources.registers = attributes.numRegs;
-  resources.local_bytes = static_cast<int>(attributes.localSizeBytes);
-  resources.blocks_per_multiprocessor = blocks;
-  resources.occupancy = static_cast<double>(blocks) * threads / threads_per_multiprocessor;
-  return cudaSuccess;
+  resources.is_online = is_online;
+  resources.planned_shared_bytes = shared_floats * static_cast<int>(sizeof(float));
+  return resources;
 }
 
 }  // namespace
@@ -62,21 +71,28 @@ int launch_online(const float* q, const float* k, const float* v, float* o, std:
 }
 
 int read_resources(KernelResources (&kernels)[kernel_count]) {
+  using Naive = NaiveConfig;
+  using Online = OnlineConfig;
   int device = 0, threads = 0;
   cudaError_t error = cudaGetDevice(&device);
   if (error == cudaSuccess)
     error = cudaDeviceGetAttribute(&threads, cudaDevAttrMaxThreadsPerMultiProcessor, device);
   if (error == cudaSuccess)
-    error = read_kernel("naive_scores", naive_scores<NaiveConfig>, NaiveConfig::threads, threads, kernels[0]);
+    error = read_kernel(naive_scores<Naive>,
+                        known("naive_scores", Naive::threads, false, Naive::scores_shared_floats), threads,
+                        kernels[0]);
   if (error == cudaSuccess)
-    error =
-        read_kernel("naive_softmax", naive_softmax<NaiveConfig>, NaiveConfig::threads, threads, kernels[1]);
+    error = read_kernel(naive_softmax<Naive>,
+                        known("naive_softmax", Naive::threads, false, Naive::softmax_shared_floats), threads,
+                        kernels[1]);
   if (error == cudaSuccess)
-    error = read_kernel("naive_weighted_sum", naive_weighted_sum<NaiveConfig>, NaiveConfig::threads, threads,
-                        kernels[2]);
+    error = read_kernel(naive_weighted_sum<Naive>,
+                        known("naive_weighted_sum", Naive::threads, false, Naive::weighted_sum_shared_floats),
+                        threads, kernels[2]);
   if (error == cudaSuccess)
-    error = read_kernel("attention_online", attention_online<OnlineConfig, Fold>, OnlineConfig::threads,
-                        threads, kernels[3]);
+    error = read_kernel(attention_online<Online, Fold>,
+                        known("attention_online", Online::threads, true, Online::shared_floats), threads,
+                        kernels[3]);
   return error;
 }
 

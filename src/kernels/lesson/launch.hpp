@@ -39,10 +39,12 @@ int launch_online(const float* q, const float* k, const float* v, float* o, std:
 // What one kernel occupies on the current device, as its runtime reports it.
 struct KernelResources {
   const char* name;
-  int threads;       // of a block
-  int shared_bytes;  // static, of a block
-  int registers;     // of a thread
-  int local_bytes;   // of a thread: spills and the like
+  int threads;  // of a block
+  bool is_online;
+  int shared_bytes;          // static, of a block
+  int planned_shared_bytes;  // what the configuration adds up to
+  int registers;             // of a thread
+  int local_bytes;           // of a thread: spills and the like
   int blocks_per_multiprocessor;
   double occupancy;  // resident threads over the most that a multiprocessor holds
 };
