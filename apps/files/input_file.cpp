@@ -31,6 +31,11 @@ Status failed(const char* what) {
 
 }  // namespace
 
+std::uint64_t physical_memory_bytes() {
+  return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
 Result<FileBytes> read_file(const std::string& path) {
   // O_NONBLOCK: opening a pipe without a writer must not wait.
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -39,6 +44,10 @@ Result<FileBytes> read_file(const std::string& path) {
   if (::fstat(file.number(), &facts) != 0) return failed("cannot be examined");
   if (!S_ISREG(facts.st_mode)) return Status(StatusCode::invalid_argument, "is not a regular file");
   const auto size = static_cast<std::size_t>(facts.st_size);
+  if (size > physical_memory_bytes())
+    return Status(StatusCode::invalid_argument, "is larger (" + std::to_string(size) +
+                                                    " bytes) than this machine's memory (" +
+                                                    std::to_string(physical_memory_bytes()) + " bytes)");
   std::unique_ptr<std::byte[]> data(new (std::nothrow) std::byte[size]);
   if (!data)
     return Status(StatusCode::out_of_memory, "cannot allocate its " + std::to_string(size) + " bytes");

@@ -19,6 +19,10 @@ class FileBytes {
   std::size_t size_;
 };
 
+// What no array on this machine can exceed. A sparse file of terabytes is refused by it, not by the kernel's
+// out-of-memory killer.
+std::uint64_t physical_memory_bytes();
+
 // Reads a regular file. An error says what is wrong, without the file's name.
 Result<FileBytes> read_file(const std::string& path);
 
