@@ -1,8 +1,6 @@
 // The subcommands as functions of their arguments; main.cpp alone knows the command line.
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <string>
 
 #include "cli/exit_code.hpp"
@@ -25,16 +23,25 @@ struct ListArguments {
 };
 ExitCode list_command(const ListArguments& arguments);
 
-struct CheckArguments {
-  std::string problem;
+// Numbers are text here and read without the locale. Empty: not given.
+struct RunArguments {
+  std::string q, k, v;  // .npy inputs
+  std::string in;       // or one .safetensors input
+  std::string out;
+  std::string lse;
+  std::string layout = "bshd";
+  std::string softmax_scale;
+  std::string softcap;
+  std::string window;
+  std::string causal_align;
+  std::string arithmetic = "fp32-grade";
   std::string device = "auto";
-  std::string kernel;  // a name, "all", or empty for the plan's own choice
-  std::optional<std::uint64_t> seed;
+  std::string kernel;
   int threads = 0;
   int num_splits = 0;
-  std::int64_t rows = 0;
+  bool causal = false;
   bool json = false;
 };
-ExitCode check_command(const CheckArguments& arguments);
+ExitCode run_command(const RunArguments& arguments);
 
 }  // namespace runmax::cli

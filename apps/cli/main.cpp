@@ -1,6 +1,7 @@
 // The command line of `runmax`: options to argument structs, and nothing else.
 #include <CLI/CLI.hpp>
 #include <exception>
+#include <new>
 #include <string>
 
 #include "cli/commands.hpp"
@@ -19,8 +20,8 @@ int main(int argc, char** argv) {
   CLI::App app{
       "runmax: exact attention that carries a maximum, not a matrix.\n\n"
       "  runmax plan b2:hq32:hk8:q1024:k1024:d128:causal    what would run, and with which workspace\n"
-      "  runmax check q1024:d64:in=loud                     run it and compare with the reference\n"
-      "  runmax list                                        every kernel of this build\n"};
+      "  runmax list                                        every kernel of this build\n"
+      "  runmax run --q q.npy --k k.npy --v v.npy --out o.npy\n"};
   app.set_version_flag("--version", std::string("runmax ") + runmax::version());
   app.require_subcommand(1);
   ExitCode code = ExitCode::done;
@@ -43,27 +44,49 @@ int main(int argc, char** argv) {
   list_app->add_flag("--json", list.json, "One JSON object on stdout");
   list_app->callback([&] { code = list_command(list); });
 
-  CheckArguments check;
-  CLI::App* check_app = app.add_subcommand(
-      "check", "Draw a problem's inputs, run a kernel and compare with the double-precision reference");
-  check_app->add_option("problem", check.problem, "Problem text, for example q1024:d64:in=loud")->required();
-  check_app->add_option("--device", check.device, device_help);
-  check_app->add_option("--kernel", check.kernel,
-                        "A kernel of `runmax list`, or all; else what the plan chooses");
-  check_app->add_option("--seed", check.seed, "Seed of the inputs (or seed=N in the problem)");
-  check_app->add_option("--threads", check.threads, "CPU: at most this many threads (0 is all)");
-  check_app->add_option("--num-splits", check.num_splits,
-                        "Split the keys into so many parts (0 is automatic)");
-  check_app->add_option("--rows", check.rows,
-                        "Compare at most so many query rows of each head (0: as many as take a few seconds)");
-  check_app->add_flag("--json", check.json, "One JSON object on stdout");
-  check_app->callback([&] { code = check_command(check); });
+  RunArguments run;
+  CLI::App* run_app = app.add_subcommand(
+      "run",
+      "Attention on your own arrays\n\n"
+      "  runmax run --q q.npy --k k.npy --v v.npy --causal --out o.npy --lse lse.npy\n"
+      "  runmax run --in qkv.safetensors --layout bhsd --out o.safetensors\n\n"
+      "Arrays have 2 dimensions (length, dim), 3 (length, heads, dim) or 4 (batch, length, heads, dim); "
+      "with\n"
+      "--layout bhsd the heads stand before the length. o has the shape of q with the dim of v; lse is\n"
+      "(batch, heads, length) in both layouts. Types other than float32 are computed in float32. Outputs\n"
+      "appear whole or not at all.");
+  run_app->add_option("--q", run.q, "Queries, .npy of type <f4, <f2 or <f8");
+  run_app->add_option("--k", run.k, "Keys, .npy");
+  run_app->add_option("--v", run.v, "Values, .npy");
+  run_app->add_option("--in", run.in,
+                      "Instead of these: .safetensors with the tensors q, k and v (F32, F16, BF16, F64)");
+  run_app->add_option("--out", run.out, "Output, .npy; with --in a .safetensors with o and lse")->required();
+  run_app->add_option("--lse", run.lse, "Also write the log of the sum of exponentials, .npy");
+  run_app->add_option("--layout", run.layout, "Order of dimensions: bshd (the default) or bhsd");
+  run_app->add_option("--softmax-scale,--scale", run.softmax_scale,
+                      "Factor of q.k; 1/sqrt(dim) if not given");
+  run_app->add_flag("--causal", run.causal,
+                    "Key j is visible to query i iff j <= i + (kv length - query length)");
+  run_app->add_option("--causal-align", run.causal_align,
+                      "bottom-right (the default) or top-left: iff j <= i");
+  run_app->add_option("--window,--window-size", run.window,
+                      "LEFT,RIGHT: inclusive distances from the diagonal; -1 is unbounded");
+  run_app->add_option("--softcap", run.softcap, "Scores become C * tanh(score / C); 0 is off");
+  run_app->add_option("--arithmetic", run.arithmetic, "fp32-grade (the default), ieee or tf32");
+  run_app->add_option("--device", run.device, device_help);
+  run_app->add_option("--kernel", run.kernel, "Force a kernel of `runmax list`");
+  run_app->add_option("--threads", run.threads, "CPU: at most this many threads (0 is all)");
+  run_app->add_option("--num-splits", run.num_splits, "Split the keys into so many parts (0 is automatic)");
+  run_app->add_flag("--json", run.json, "One JSON object on stdout");
+  run_app->callback([&] { code = run_command(run); });
 
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     // CLI11 prints help or the complaint itself; any complaint is a usage error.
     return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::bad_input);
+  } catch (const std::bad_alloc&) {
+    return static_cast<int>(complain(ExitCode::environment, "out of memory"));
   } catch (const std::exception& error) {
     return static_cast<int>(complain(ExitCode::internal, error.what()));
   }

@@ -29,4 +29,6 @@ ExitCode complain(ExitCode code, const std::string& message) {
 
 ExitCode complain(const Status& status) { return complain(exit_code(status), status.message()); }
 
+void notice(const std::string& message) { fmt::print(stderr, "runmax: notice: {}\n", message); }
+
 }  // namespace runmax::cli

@@ -11,4 +11,7 @@ namespace runmax::cli {
 ExitCode complain(ExitCode code, const std::string& message);
 ExitCode complain(const Status& status);
 
+// Writes "runmax: notice: MESSAGE" to stderr.
+void notice(const std::string& message);
+
 }  // namespace runmax::cli

@@ -81,7 +81,7 @@ TEST_P(NpyRefusedType, IsNamedBesideTheAllowedTypes) {
 }
 INSTANTIATE_TEST_SUITE_P(All, NpyRefusedType,
                          testing::Values(">f4", ">f8", "<i8", "|b1", "<c8", "|O", "=f4", "|f4", "f4", "<f16",
-                                         "<U3", "float32", "", "<M8[ns]"));
+                                         "<U3", "float32", "", "<M8"));
 
 TEST(Npy, BigEndianAndObjectsAreCalledSo) {
   EXPECT_EQ(error_of_header(npy_dictionary(">f4", "False", "(2, 3)")),
@@ -132,10 +132,11 @@ TEST(Npy, AHeaderLongerThanTheFileIsRefusedByItsClaim) {
 }
 
 struct BrokenHeader {
+  const char* name;
   const char* header;
   const char* error;
 };
-void PrintTo(const BrokenHeader& broken, std::ostream* out) { *out << in_quotes(broken.header); }
+void PrintTo(const BrokenHeader& broken, std::ostream* out) { *out << broken.name; }
 class NpyBrokenHeader : public testing::TestWithParam<BrokenHeader> {};
 
 TEST_P(NpyBrokenHeader, SaysWhatIsWrong) { EXPECT_EQ(error_of_header(GetParam().header), GetParam().error); }
@@ -143,49 +144,54 @@ TEST_P(NpyBrokenHeader, SaysWhatIsWrong) { EXPECT_EQ(error_of_header(GetParam().
 INSTANTIATE_TEST_SUITE_P(
     All, NpyBrokenHeader,
     testing::Values(
-        BrokenHeader{"", "header: expected '{' at byte 0, got the end"},
-        BrokenHeader{"[]", "header: expected '{' at byte 0, got '['"},
-        BrokenHeader{"{", "header: expected a key in quotes or '}' at byte 1, got the end"},
-        BrokenHeader{"{}", "header: the key 'descr' is missing"},
-        BrokenHeader{"{'descr': '<f4', 'shape': (2, 3)}", "header: the key 'fortran_order' is missing"},
-        BrokenHeader{"{'descr': '<f4', 'fortran_order': False}", "header: the key 'shape' is missing"},
-        BrokenHeader{"{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}",
+        BrokenHeader{"Empty", "", "header: expected '{' at byte 0, got the end"},
+        BrokenHeader{"List", "[]", "header: expected '{' at byte 0, got '['"},
+        BrokenHeader{"OnlyABrace", "{", "header: expected a key in quotes or '}' at byte 1, got the end"},
+        BrokenHeader{"NoKeys", "{}", "header: the key 'descr' is missing"},
+        BrokenHeader{"NoFortranOrder", "{'descr': '<f4', 'shape': (2, 3)}",
+                     "header: the key 'fortran_order' is missing"},
+        BrokenHeader{"NoShape", "{'descr': '<f4', 'fortran_order': False}",
+                     "header: the key 'shape' is missing"},
+        BrokenHeader{"DescrTwice",
+                     "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}",
                      "header: the key 'descr' stands twice"},
-        BrokenHeader{"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), 'more': 1}",
+        BrokenHeader{"UnknownKey", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), 'more': 1}",
                      "header key 'more' is not one of 'descr', 'fortran_order', 'shape'"},
-        BrokenHeader{"{'descr': '<f4', 'fortran_order': 0, 'shape': (2, 3)}",
+        BrokenHeader{"NumberForOrder", "{'descr': '<f4', 'fortran_order': 0, 'shape': (2, 3)}",
                      "header: expected True or False for 'fortran_order' at byte 34, got '0'"},
-        BrokenHeader{"{'descr': '<f4', 'fortran_order': False, 'shape': [2, 3]}",
+        BrokenHeader{"ListForShape", "{'descr': '<f4', 'fortran_order': False, 'shape': [2, 3]}",
                      "header: expected a tuple for 'shape' at byte 50, got '['"},
-        BrokenHeader{"{'descr': '<f4', 'fortran_order': False, 'shape': (2 3)}",
+        BrokenHeader{"NoCommaInShape", "{'descr': '<f4', 'fortran_order': False, 'shape': (2 3)}",
                      "header: expected ',' or ')' in 'shape' at byte 53, got '3'"},
-        BrokenHeader{"{'descr': '<f4', 'fortran_order': False, 'shape': (6)}",
+        BrokenHeader{"ShapeIsAnInteger", "{'descr': '<f4', 'fortran_order': False, 'shape': (6)}",
                      "shape: one length needs a comma, as in (3,)"},
-        BrokenHeader{"{'descr': '<f4', 'fortran_order': False, 'shape': (2.0, 3)}",
+        BrokenHeader{"FloatInShape", "{'descr': '<f4', 'fortran_order': False, 'shape': (2.0, 3)}",
                      "header: expected ',' or ')' in 'shape' at byte 52, got '.'"},
-        BrokenHeader{"{'descr': '<f4', 'fortran_order': False, 'shape': (, 3)}",
+        BrokenHeader{"CommaFirstInShape", "{'descr': '<f4', 'fortran_order': False, 'shape': (, 3)}",
                      "header: expected an integer or ')' in 'shape' at byte 51, got ','"},
-        BrokenHeader{"{'descr': '<f4', 'fortran_order': False, 'shape': (-2, 3)}",
+        BrokenHeader{"NegativeLength", "{'descr': '<f4', 'fortran_order': False, 'shape': (-2, 3)}",
                      "shape: lengths must be at least 0, got -2 for dimension 0"},
-        BrokenHeader{"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 99999999999999999999)}",
+        BrokenHeader{"LengthBeyond64Bits",
+                     "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 99999999999999999999)}",
                      "shape: a length exceeds 2^63 - 1"},
-        BrokenHeader{"{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}",
+        BrokenHeader{"ProductOverflows",
+                     "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}",
                      "shape (4294967296, 4294967296) of f32 exceeds 2^63 bytes"},
-        BrokenHeader{"{'descr': '<f4', 'fortran_order': False, 'shape': (0, 9223372036854775807)}",
+        BrokenHeader{"ProductOverflowsBesideZero",
+                     "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 9223372036854775807)}",
                      "shape (0, 9223372036854775807) of f32 exceeds 2^63 bytes"},
         BrokenHeader{
-            "{'descr': '<f4', 'fortran_order': False, 'shape': (1000000, 1000000)}",
+            "ClaimsTerabytes", "{'descr': '<f4', 'fortran_order': False, 'shape': (1000000, 1000000)}",
             "shape (1000000, 1000000) of f32 needs 4000000000000 bytes after the header, the file has "
             "24"},
-        BrokenHeader{"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)} x",
+        BrokenHeader{"TextAfterTheEnd", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)} x",
                      "header: expected nothing but spaces after '}' at byte 58, got 'x'"},
-        BrokenHeader{"{'descr': '<f4 'fortran_order': False, 'shape': (2, 3)}",
+        BrokenHeader{"UnclosedQuote", "{'descr': '<f4 'fortran_order': False, 'shape': (2, 3)}",
                      "dtype is '<f4 '; allowed are '<f4', '<f2' and '<f8'"},
-        BrokenHeader{"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3",
+        BrokenHeader{"UnclosedShape", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3",
                      "header: expected ',' or ')' in 'shape' at byte 55, got the end"},
-        BrokenHeader{"{'descr': '\n\x01\xff', 'fortran_order': False, 'shape': (2, 3)}",
-                     "dtype is '?\?\?'; allowed are '<f4', '<f2' and '<f8'"}),
-    [](const testing::TestParamInfo<BrokenHeader>& test) { return "Header" + std::to_string(test.index); });
+        BrokenHeader{"UnprintableType", "{'descr': '\n\x01\xff', 'fortran_order': False, 'shape': (2, 3)}",
+                     "dtype is '?\?\?'; allowed are '<f4', '<f2' and '<f8'"}));
 
 TEST(Npy, MoreDimensionsThanNumpyHasAreRefused) {
   std::string shape = "(";

@@ -1,0 +1,373 @@
+// `runmax run`: attention on the user's own arrays, from .npy or .safetensors files and back into them.
+#include <fmt/core.h>
+
+#include <charconv>
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "cli/attention_arrays.hpp"
+#include "cli/commands.hpp"
+#include "cli/device_choice.hpp"
+#include "cli/output.hpp"
+#include "files/input_file.hpp"
+#include "files/npy.hpp"
+#include "files/output_files.hpp"
+#include "files/safetensors.hpp"
+#include "runtime/cuda_runtime.hpp"
+#include "runtime/device_memory.hpp"
+
+namespace runmax::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+Status usage(const std::string& rule) { return {StatusCode::invalid_argument, rule}; }
+
+// std::from_chars, because the functions that heed the locale read "0.5" as 0 in half of Europe.
+template <class Number>
+bool parse_number(std::string_view text, Number& value) {
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && stop == end;
+}
+
+Status parse_real(const char* option, const std::string& text, double& value) {
+  if (parse_number(text, value)) return {};
+  return usage(std::string(option) + ": must be a number, got '" + text + "'");
+}
+
+// The options that are part of the problem; its sizes come from the arrays.
+Result<Problem> parse_options(const RunArguments& arguments) {
+  Problem problem;
+  if (!arguments.softmax_scale.empty()) {
+    double scale = 0;
+    if (Status status = parse_real("--softmax-scale", arguments.softmax_scale, scale); !status.ok())
+      return status;
+    problem.softmax_scale = scale;
+  }
+  if (!arguments.softcap.empty())
+    if (Status status = parse_real("--softcap", arguments.softcap, problem.softcap); !status.ok())
+      return status;
+  if (!arguments.window.empty()) {
+    const std::string_view text = arguments.window;
+    const std::size_t comma = text.find(',');
+    if (comma == std::string_view::npos || !parse_number(text.substr(0, comma), problem.window.left) ||
+        !parse_number(text.substr(comma + 1), problem.window.right))
+      return usage("--window: must be two integers, LEFT,RIGHT, got '" + arguments.window + "'");
+  }
+  if (arguments.causal) problem.causal = Causal::bottom_right;
+  if (!arguments.causal_align.empty()) {
+    if (!arguments.causal) return usage("--causal-align: needs --causal");
+    if (arguments.causal_align == "top-left" || arguments.causal_align == "top_left") {
+      problem.causal = Causal::top_left;
+    } else if (arguments.causal_align != "bottom-right" && arguments.causal_align != "bottom_right") {
+      return usage("--causal-align: is bottom-right or top-left, got '" + arguments.causal_align + "'");
+    }
+  }
+  if (arguments.arithmetic == "ieee") {
+    problem.arithmetic = Arithmetic::ieee;
+  } else if (arguments.arithmetic == "tf32") {
+    problem.arithmetic = Arithmetic::tf32;
+  } else if (arguments.arithmetic != "fp32-grade") {
+    return usage("--arithmetic: is fp32-grade, ieee or tf32, got '" + arguments.arithmetic + "'");
+  }
+  return problem;
+}
+
+Result<Layout> parse_layout(const std::string& name) {
+  if (name == "bshd") return Layout::bshd;
+  if (name == "bhsd") return Layout::bhsd;
+  return usage("--layout: is bshd or bhsd, got '" + name + "'");
+}
+
+bool has_suffix(const std::string& path, std::string_view suffix) {
+  return path.size() >= suffix.size() &&
+         path.compare(path.size() - suffix.size(), suffix.size(), suffix) == 0;
+}
+
+struct NamedPath {
+  const char* option;
+  const std::string& path;
+};
+
+std::vector<NamedPath> inputs(const RunArguments& a) {
+  if (!a.in.empty()) return {{"--in", a.in}};
+  return {{"--q", a.q}, {"--k", a.k}, {"--v", a.v}};
+}
+
+std::vector<NamedPath> outputs(const RunArguments& a) {
+  std::vector<NamedPath> paths{{"--out", a.out}};
+  if (!a.lse.empty()) paths.push_back({"--lse", a.lse});
+  return paths;
+}
+
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code error;
+  if (fs::equivalent(a, b, error)) return true;
+  const fs::path resolved_a = fs::weakly_canonical(a, error), resolved_b = fs::weakly_canonical(b, error);
+  return !error && resolved_a == resolved_b;
+}
+
+// Which files go with which, before anything is read.
+Status check_paths(const RunArguments& a) {
+  if (a.in.empty()) {
+    for (const NamedPath& input : inputs(a))
+      if (input.path.empty())
+        return usage(std::string(input.option) + ": is missing; give --q, --k and --v, or --in");
+    if (has_suffix(a.out, ".safetensors"))
+      return usage("--out: " + a.out + ": inputs in .npy files give .npy outputs; for .safetensors use --in");
+  } else {
+    for (const std::string* path : {&a.q, &a.k, &a.v})
+      if (!path->empty()) return usage("--in: holds q, k and v; leave --q, --k and --v out");
+    if (!a.lse.empty())
+      return usage("--lse: with --in, the LSE is the tensor 'lse' of --out; leave --lse out");
+    if (has_suffix(a.out, ".npy"))
+      return usage("--out: " + a.out + ": --in gives a .safetensors output; for .npy use --q, --k and --v");
+  }
+  for (const NamedPath& output : outputs(a)) {
+    for (const NamedPath& input : inputs(a))
+      if (same_file(output.path, input.path))
+        return usage(std::string(output.option) + ": " + output.path + " is also the input " + input.option);
+    if (Status status = files::check_destination(output.path); !status.ok())
+      return Status(status.code(), std::string(output.option) + " " + status.message());
+  }
+  if (!a.lse.empty() && same_file(a.out, a.lse))
+    return usage("--lse: " + a.lse + " is also the output --out");
+  return {};
+}
+
+struct Inputs {
+  NamedArray q, k, v;
+};
+
+Result<NamedArray> read_one(const NamedPath& input) {
+  const std::string source = std::string(input.option) + " " + input.path;
+  Result<files::FloatArray> array = files::read_npy(input.path);
+  if (!array.ok())
+    return Status(array.status().code(), std::string(input.option) + " " + array.status().message());
+  return NamedArray{source, std::move(array).value()};
+}
+
+Result<Inputs> read_inputs(const RunArguments& a) {
+  Inputs result;
+  if (a.in.empty()) {
+    for (const auto& [input, target] :
+         {std::pair(NamedPath{"--q", a.q}, &result.q), std::pair(NamedPath{"--k", a.k}, &result.k),
+          std::pair(NamedPath{"--v", a.v}, &result.v)}) {
+      Result<NamedArray> array = read_one(input);
+      if (!array.ok()) return array.status();
+      *target = std::move(array).value();
+    }
+    return result;
+  }
+  const std::string source = "--in " + a.in + ": ";
+  const auto named = [&](const Status& status) { return Status(status.code(), source + status.message()); };
+  Result<files::FileBytes> file = files::read_file(a.in);
+  if (!file.ok()) return named(file.status());
+  Result<std::vector<files::TensorEntry>> tensors = files::parse_safetensors(file.value().bytes());
+  if (!tensors.ok()) return named(tensors.status());
+  for (const auto& [name, target] :
+       {std::pair("q", &result.q), std::pair("k", &result.k), std::pair("v", &result.v)}) {
+    Result<files::FloatArray> array = files::tensor_to_f32(tensors.value(), name);
+    if (!array.ok()) return named(array.status());
+    *target = {source + "tensor '" + name + "'", std::move(array).value()};
+  }
+  return result;
+}
+
+// An array of the host where the plan's device can use it: in place on the CPU, a copy on a GPU.
+class Placed {
+ public:
+  Placed(Device device, std::vector<float>& host) : device_(device), host_(&host) {}
+
+  Status allocate() {
+    if (device_.kind == DeviceKind::cpu) return {};
+    Result<DeviceMemory> memory = DeviceMemory::allocate(device_, bytes());
+    if (!memory.ok()) return memory.status();
+    memory_ = std::move(memory).value();
+    return {};
+  }
+  Status to_device() {
+    if (device_.kind == DeviceKind::cpu || bytes() == 0) return {};
+    return cuda_copy_to_device(device_.index, memory_.data(), host_->data(), bytes());
+  }
+  Status to_host() {
+    if (device_.kind == DeviceKind::cpu || bytes() == 0) return {};
+    return cuda_copy_to_host(device_.index, host_->data(), memory_.data(), bytes());
+  }
+  void* data() const { return device_.kind == DeviceKind::cpu ? host_->data() : memory_.data(); }
+
+ private:
+  std::size_t bytes() const { return host_->size() * sizeof(float); }
+  Device device_;
+  std::vector<float>* host_;
+  DeviceMemory memory_;
+};
+
+struct Answer {
+  std::vector<float> o, lse;
+  double time_ms = 0;  // the call and the wait for it; copies to and from a GPU are outside
+};
+
+Result<Answer> compute(const Plan& plan, Inputs& in, Layout layout, bool want_lse) {
+  const Problem& p = plan.problem;
+  Answer answer;
+  // The element counts fit: validate bounds every tensor, take_shapes bounded them by files in memory.
+  const double rows =
+      static_cast<double>(p.batch) * static_cast<double>(p.query_heads) * static_cast<double>(p.query_len);
+  const double output_bytes = 4 * rows * (static_cast<double>(p.value_dim) + 1);
+  if (output_bytes > static_cast<double>(files::physical_memory_bytes()))
+    return usage(in.q.source + ": the output " + files::shape_text(output_shape(in.q.array.shape, p)) +
+                 " is larger (" + fmt::format("{:.0f}", output_bytes) +
+                 " bytes) than this machine's memory (" + std::to_string(files::physical_memory_bytes()) +
+                 " bytes)");
+  const std::int64_t lse_count = p.batch * p.query_heads * p.query_len;
+  answer.o.resize(static_cast<std::size_t>(lse_count * p.value_dim));
+  if (want_lse) answer.lse.resize(static_cast<std::size_t>(lse_count));
+
+  Placed q(plan.device, in.q.array.values), k(plan.device, in.k.array.values),
+      v(plan.device, in.v.array.values), o(plan.device, answer.o), lse(plan.device, answer.lse);
+  for (Placed* array : {&q, &k, &v, &o, &lse})
+    if (Status status = array->allocate(); !status.ok()) return status;
+  for (Placed* array : {&q, &k, &v})
+    if (Status status = array->to_device(); !status.ok()) return status;
+  Result<DeviceMemory> workspace = DeviceMemory::allocate(plan.device, plan.workspace_bytes);
+  if (!workspace.ok()) return workspace.status();
+
+  const auto view = [&](const Placed& array, const files::Shape& shape) {
+    return packed_view(array.data(), DType::f32, canonical_shape(shape, layout), layout, plan.device);
+  };
+  Tensors tensors;
+  tensors.q = view(q, in.q.array.shape);
+  tensors.k = view(k, in.k.array.shape);
+  tensors.v = view(v, in.v.array.shape);
+  tensors.o = view(o, output_shape(in.q.array.shape, p));
+  if (want_lse)
+    tensors.lse = packed_view(lse.data(), DType::f32, {p.batch, p.query_heads, p.query_len, 1}, Layout::bhsd,
+                              plan.device);
+  const auto begin = std::chrono::steady_clock::now();
+  Status status = run(plan, tensors, {workspace.value().data(), workspace.value().bytes()});
+  if (status.ok()) status = synchronize(plan.device, nullptr);
+  const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - begin;
+  if (!status.ok()) return status;
+  answer.time_ms = elapsed.count();
+  for (Placed* array : {&o, &lse})
+    if (Status copied = array->to_host(); !copied.ok()) return copied;
+  return answer;
+}
+
+files::Bytes bytes_of(const std::string& text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+files::Bytes bytes_of(const std::vector<float>& values) { return std::as_bytes(std::span(values)); }
+
+struct OutputShapes {
+  files::Shape o, lse;
+};
+
+Status write_outputs(const RunArguments& a, const Answer& answer, const OutputShapes& shapes) {
+  files::OutputFiles out;
+  if (!a.in.empty()) {
+    const std::string header = files::safetensors_header({{"o", shapes.o}, {"lse", shapes.lse}});
+    if (Status status = out.add(a.out, {bytes_of(header), bytes_of(answer.o), bytes_of(answer.lse)});
+        !status.ok())
+      return status;
+    return out.commit();
+  }
+  const std::string o_header = files::npy_header(shapes.o);
+  if (Status status = out.add(a.out, {bytes_of(o_header), bytes_of(answer.o)}); !status.ok()) return status;
+  if (!a.lse.empty()) {
+    const std::string lse_header = files::npy_header(shapes.lse);
+    if (Status status = out.add(a.lse, {bytes_of(lse_header), bytes_of(answer.lse)}); !status.ok())
+      return status;
+  }
+  return out.commit();
+}
+
+nlohmann::ordered_json report(const RunArguments& a, const Inputs& in, const Plan& plan,
+                              const DeviceFacts& facts, const OutputShapes& shapes, const Answer& answer) {
+  nlohmann::ordered_json json;
+  json["schema"] = "runmax.run";
+  json["version"] = 1;
+  json["problem"] = to_text(plan.problem);
+  json["layout"] = a.layout;
+  json["device"] = facts.name;
+  json["device_kind"] = device_kind_name(plan.device.kind);
+  json["kernel"] = plan.kernel;
+  json["computed_as"] = plan.computed_as;
+  json["num_splits"] = plan.num_splits;
+  json["threads"] = plan.threads;
+  json["workspace_bytes"] = plan.workspace_bytes;
+  json["time_ms"] = answer.time_ms;
+  json["inputs"] = nlohmann::ordered_json::array();
+  const auto input = [&](const char* name, const NamedArray& array, const std::string& path) {
+    json["inputs"].push_back({{"name", name},
+                              {"file", a.in.empty() ? path : a.in},
+                              {"shape", array.array.shape},
+                              {"dtype", files::element_name(array.array.stored)}});
+  };
+  input("q", in.q, a.q);
+  input("k", in.k, a.k);
+  input("v", in.v, a.v);
+  json["outputs"] = nlohmann::ordered_json::array();
+  json["outputs"].push_back({{"name", "o"}, {"file", a.out}, {"shape", shapes.o}, {"dtype", "f32"}});
+  if (!a.in.empty() || !a.lse.empty())
+    json["outputs"].push_back(
+        {{"name", "lse"}, {"file", a.in.empty() ? a.lse : a.out}, {"shape", shapes.lse}, {"dtype", "f32"}});
+  return json;
+}
+
+std::string summary(const RunArguments& a, const Plan& plan, const DeviceFacts& facts,
+                    const OutputShapes& shapes, const Answer& answer) {
+  std::string files = a.out + ": o " + files::shape_text(shapes.o);
+  if (!a.lse.empty()) files += ", " + a.lse + ": lse " + files::shape_text(shapes.lse);
+  if (!a.in.empty()) files += ", lse " + files::shape_text(shapes.lse);
+  return fmt::format("{}; {} by {} on {}, {:.3f} ms (one call, cold)", files, to_text(plan.problem),
+                     plan.kernel, facts.name, answer.time_ms);
+}
+
+}  // namespace
+
+ExitCode run_command(const RunArguments& arguments) {
+  Result<Problem> options = parse_options(arguments);
+  if (!options.ok()) return complain(options.status());
+  Result<Layout> layout = parse_layout(arguments.layout);
+  if (!layout.ok()) return complain(layout.status());
+  if (Status status = check_paths(arguments); !status.ok()) return complain(status);
+  Result<DeviceChoice> device = choose_device(arguments.device);
+  if (!device.ok()) return complain(device.status());
+
+  Result<Inputs> read = read_inputs(arguments);
+  if (!read.ok()) return complain(read.status());
+  Inputs& in = read.value();
+  Problem problem = options.value();
+  if (Status status = take_shapes(in.q, in.k, in.v, layout.value(), problem); !status.ok())
+    return complain(status);
+  for (const NamedArray* array : {&in.q, &in.k, &in.v})
+    if (array->array.stored != files::Element::f32)
+      notice(array->source + ": " + files::element_name(array->array.stored) + " is computed in f32");
+
+  Result<Plan> planned =
+      plan(problem, device.value().facts,
+           {.kernel = arguments.kernel, .threads = arguments.threads, .num_splits = arguments.num_splits});
+  if (!planned.ok()) return complain(planned.status());
+  const bool want_lse = !arguments.in.empty() || !arguments.lse.empty();
+  Result<Answer> answer = compute(planned.value(), in, layout.value(), want_lse);
+  if (!answer.ok()) return complain(answer.status());
+
+  const OutputShapes shapes{output_shape(in.q.array.shape, problem),
+                            lse_shape(in.q.array.shape.size(), problem)};
+  if (Status status = write_outputs(arguments, answer.value(), shapes); !status.ok())
+    return complain(ExitCode::environment, status.message());
+  if (arguments.json) {
+    fmt::print("{}\n", report(arguments, in, planned.value(), device.value().facts, shapes, answer.value())
+                           .dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else {
+    fmt::print("{}\n", summary(arguments, planned.value(), device.value().facts, shapes, answer.value()));
+  }
+  return ExitCode::done;
+}
+
+}  // namespace runmax::cli

@@ -1,0 +1,256 @@
+"""`runmax run` against float64 numpy: arrays saved by numpy go in, what comes out is compared and read back.
+
+usage: run_end_to_end.py PROGRAM GROUP [EXTRA OPTIONS FOR runmax run]
+
+The bound is the lesson gate: |o - ref| <= rtol(N) * A* with
+A = sum_j p_j |v_j|, A* = A + 2^-16 max_d A, rtol(N) = max(1e-5, 4 * 2^-23 * sqrt(N)).
+"""
+
+import itertools
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+PROGRAM = sys.argv[1]
+EXTRA = sys.argv[3:]
+
+
+def reference(q, k, v, scale=None, causal=None, window=(-1, -1), softcap=0.0):
+    """O, A and LSE of (B, H, S, D) arrays, in float64."""
+    q, k, v = (x.astype(np.float32).astype(np.float64) for x in (q, k, v))
+    group = q.shape[1] // k.shape[1]
+    k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
+    scores = np.einsum("bhid,bhjd->bhij", q, k) * (1 / np.sqrt(q.shape[3]) if scale is None else scale)
+    if softcap:
+        scores = softcap * np.tanh(scores / softcap)
+    query_len, kv_len = scores.shape[2:]
+    i, j = np.arange(query_len)[:, None], np.arange(kv_len)[None, :]
+    diagonal = i + (0 if causal == "top-left" else kv_len - query_len)
+    visible = np.ones((query_len, kv_len), dtype=bool)
+    if causal:
+        visible &= j <= diagonal
+    if window[0] >= 0:
+        visible &= j >= diagonal - window[0]
+    if window[1] >= 0:
+        visible &= j <= diagonal + window[1]
+    scores = np.where(visible, scores, -np.inf)
+    largest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+    weights = np.exp(scores - np.where(np.isneginf(largest), 0, largest))
+    total = weights.sum(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        lse = (np.log(total) + np.where(np.isneginf(largest), 0, largest))[..., 0]
+    weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
+    return weights @ v, weights @ np.abs(v), lse
+
+
+def within_gate(got, want, magnitude, kv_len, what):
+    assert got.dtype == np.dtype("<f4"), f"{what}: dtype {got.dtype}"
+    assert got.shape == want.shape, f"{what}: shape {got.shape}, wanted {want.shape}"
+    rtol = max(1e-5, 4 * 2.0**-23 * np.sqrt(kv_len))
+    bound = rtol * (magnitude + 2.0**-16 * magnitude.max(axis=-1, keepdims=True, initial=0))
+    error = np.abs(got.astype(np.float64) - want)
+    bad = ~(error <= bound)
+    if bad.any():
+        at = tuple(np.argwhere(bad)[0])
+        raise AssertionError(f"{what}: o{list(at)} got {got[at]} want {want[at]} bound {bound[at]}")
+
+
+def lse_matches(got, want, what):
+    assert got.shape == want.shape, f"{what}: lse shape {got.shape}, wanted {want.shape}"
+    infinite = np.isneginf(want)
+    assert np.array_equal(np.isneginf(got), infinite), f"{what}: -inf in other places"
+    bound = np.maximum(1e-5, 2e-6 * np.abs(want))
+    with np.errstate(invalid="ignore"):
+        bad = ~infinite & ~(np.abs(got - want) <= bound)
+    assert not bad.any(), f"{what}: lse {got[bad][0]}, wanted {want[bad][0]}"
+
+
+def run(*options, expect=0):
+    done = subprocess.run([PROGRAM, "run", *options, *EXTRA], capture_output=True, text=True)
+    command = " ".join(["runmax run", *options])
+    assert done.returncode == expect, f"{command}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+    return done
+
+
+def arrays(rng, batch, query_heads, kv_heads, query_len, kv_len, dim, value_dim):
+    return (
+        rng.standard_normal((batch, query_heads, query_len, dim)),
+        rng.standard_normal((batch, kv_heads, kv_len, dim)),
+        rng.standard_normal((batch, kv_heads, kv_len, value_dim)),
+    )
+
+
+def to_rank(x, rank, layout):
+    """(B, H, S, D), or an LSE (B, H, S), as files of that rank and layout hold it."""
+    if x.ndim == 3:
+        return x if rank == 4 else x[0] if rank == 3 else x[0, 0]
+    if rank == 2:
+        return x[0, 0]
+    if layout == "bshd":
+        x = x.transpose(0, 2, 1, 3)
+    return x if rank == 4 else x[0]
+
+
+def npy_case(q, k, v, rank=4, layout="bshd", dtype="<f4", order="C", options=(), **kind):
+    what = f"rank {rank} {layout} {dtype} {order} q{q.shape} k{k.shape} {' '.join(options)}"
+    q, k, v = (x.astype(dtype) for x in (q, k, v))
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        np.save(f"{name}.npy", np.array(to_rank(x, rank, layout), order=order))
+    run("--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--out", "o.npy", "--lse", "lse.npy",
+        "--layout", layout, *options)
+    want, magnitude, lse = reference(q, k, v, **kind)
+    within_gate(np.load("o.npy"), to_rank(want, rank, layout), to_rank(magnitude, rank, layout), k.shape[2], what)
+    lse_matches(np.load("lse.npy"), to_rank(lse, rank, layout), what)
+
+
+def group_types(rng):
+    for dtype, order in itertools.product(("<f4", "<f2", "<f8"), "CF"):
+        npy_case(*arrays(rng, 2, 3, 3, 37, 37, 16, 16), dtype=dtype, order=order)
+
+
+def group_ranks(rng):
+    for layout, order in itertools.product(("bshd", "bhsd"), "CF"):
+        npy_case(*arrays(rng, 1, 1, 1, 33, 70, 8, 8), rank=2, layout=layout, order=order)
+        npy_case(*arrays(rng, 1, 4, 2, 33, 70, 8, 12), rank=3, layout=layout, order=order)
+        npy_case(*arrays(rng, 2, 4, 2, 33, 70, 8, 12), rank=4, layout=layout, order=order)
+
+
+def group_masks(rng):
+    x = lambda query_len, kv_len: arrays(rng, 1, 4, 2, query_len, kv_len, 16, 16)
+    for lengths in ((65, 65), (20, 65), (65, 20), (1, 130), (130, 1)):
+        npy_case(*x(*lengths), options=("--causal",), causal="bottom-right")
+        npy_case(*x(*lengths), options=("--causal", "--causal-align", "top-left"), causal="top-left")
+        npy_case(*x(*lengths), options=("--window", "7,3"), window=(7, 3))
+        npy_case(*x(*lengths), options=("--causal", "--window-size", "-1,0"), causal="bottom-right", window=(-1, 0))
+        npy_case(*x(*lengths), options=("--softmax-scale", "0.5"), scale=0.5)
+        npy_case(*x(*lengths), options=("--scale", "-0.25"), scale=-0.25)
+
+
+def group_lengths(rng):
+    for query_len, kv_len in ((1, 1), (0, 5), (5, 0), (31, 257), (257, 31), (1, 1009)):
+        npy_case(*arrays(rng, 1, 2, 1, query_len, kv_len, 64, 64))
+    for dim, value_dim in ((1, 1), (3, 5), (80, 17), (4, 0)):
+        npy_case(*arrays(rng, 1, 2, 1, 40, 50, dim, value_dim))
+    npy_case(*arrays(rng, 0, 2, 1, 40, 50, 8, 8))
+
+
+def group_special(rng):
+    q, k, v = arrays(rng, 1, 1, 1, 4, 6, 8, 8)
+    q[0, 0, 1, 3] = np.nan
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        np.save(f"{name}.npy", x[0, 0].astype("<f4"))
+    run("--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--out", "o.npy", "--lse", "lse.npy")
+    rows = np.isnan(np.load("o.npy")).all(axis=1)
+    assert list(rows) == [False, True, False, False], f"NaN rows {rows}"
+    assert list(np.isnan(np.load("lse.npy"))) == [False, True, False, False]
+    assert not np.isnan(np.load("o.npy")[[0, 2, 3]]).any()
+
+
+def group_readback(rng):
+    """What we write, numpy and we ourselves read."""
+    q, k, v = (x[0, 0].astype("<f4") for x in arrays(rng, 1, 1, 1, 50, 50, 16, 16))
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        np.save(f"{name}.npy", x)
+    run("--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--out", "o.npy")
+    o = np.load("o.npy")
+    assert o.flags["C_CONTIGUOUS"]
+    with open("o.npy", "rb") as file:
+        version = np.lib.format.read_magic(file)
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+        assert (version, shape, fortran, dtype) == ((1, 0), (50, 16), False, np.dtype("<f4"))
+        assert file.tell() % 64 == 0
+    run("--q", "q.npy", "--k", "k.npy", "--v", "o.npy", "--out", "o2.npy")
+    four = (x[None, None] for x in (q, k, o))
+    want, magnitude, _ = reference(*four)
+    within_gate(np.load("o2.npy"), want[0, 0], magnitude[0, 0], 50, "our output as v")
+    np.save("again.npy", o)
+    assert open("again.npy", "rb").read() == open("o.npy", "rb").read(), "numpy would write other bytes"
+
+
+def bf16_bits(x):
+    bits = np.ascontiguousarray(x, dtype="<f4").view("<u4")
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2")
+
+
+def write_safetensors(path, tensors, metadata=None):
+    header, data = {}, b""
+    if metadata:
+        header["__metadata__"] = metadata
+    for name, (dtype, array) in tensors.items():
+        payload = array.tobytes()
+        header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [len(data), len(data) + len(payload)]}
+        data += payload
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def read_safetensors(path):
+    content = open(path, "rb").read()
+    (size,) = struct.unpack("<Q", content[:8])
+    tensors = {}
+    for name, t in json.loads(content[8 : 8 + size]).items():
+        assert t["dtype"] == "F32"
+        begin, end = (8 + size + at for at in t["data_offsets"])
+        tensors[name] = np.frombuffer(content[begin:end], "<f4").reshape(t["shape"])
+    return tensors
+
+
+def group_safetensors(rng):
+    q, k, v = arrays(rng, 2, 4, 2, 33, 70, 16, 24)
+    kinds = {
+        "F32": lambda x: x.astype("<f4"),
+        "F16": lambda x: x.astype("<f2"),
+        "F64": lambda x: x.astype("<f8"),
+        "BF16": bf16_bits,
+    }
+    values = lambda dtype, x: (x.astype("<u4") << 16).view("<f4") if dtype == "BF16" else x
+    for (dtype, convert), layout in itertools.product(kinds.items(), ("bshd", "bhsd")):
+        stored = {name: convert(x) for name, x in (("q", q), ("k", k), ("v", v))}
+        files = {name: (dtype, np.ascontiguousarray(to_rank(x, 4, layout))) for name, x in stored.items()}
+        files["step"] = ("I64", np.array(7, dtype="<i8"))
+        write_safetensors("in.safetensors", files, {"format": "np"})
+        run("--in", "in.safetensors", "--out", "out.safetensors", "--layout", layout, "--causal")
+        out = read_safetensors("out.safetensors")
+        want, magnitude, lse = reference(*(values(dtype, stored[n]) for n in "qkv"), causal="bottom-right")
+        what = f"safetensors {dtype} {layout}"
+        within_gate(out["o"], to_rank(want, 4, layout), to_rank(magnitude, 4, layout), 70, what)
+        lse_matches(out["lse"], lse, what)
+
+
+def group_report(rng):
+    q, k, v = arrays(rng, 1, 4, 2, 33, 70, 16, 24)
+    for name, x in (("q", q.astype("<f8")), ("k", k.astype("<f4")), ("v", v.astype("<f2"))):
+        np.save(f"{name}.npy", to_rank(x, 3, "bshd"))
+    options = ("--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--out", "o.npy", "--lse", "lse.npy")
+    done = run(*options, "--json")
+    report = json.loads(done.stdout)
+    assert report["schema"] == "runmax.run" and report["version"] == 1
+    assert report["problem"] == "hq4:hk2:q33:k70:d16:dv24", report["problem"]
+    assert [i["dtype"] for i in report["inputs"]] == ["f64", "f32", "f16"]
+    assert [o["shape"] for o in report["outputs"]] == [[33, 4, 24], [4, 33]]
+    notices = done.stderr.splitlines()
+    assert notices == [
+        "runmax: notice: --q q.npy: f64 is computed in f32",
+        "runmax: notice: --v v.npy: f16 is computed in f32",
+    ], notices
+    text = run(*options).stdout
+    assert text.count("\n") == 1 and text.startswith("o.npy: o (33, 4, 24), lse.npy: lse (4, 33)"), text
+
+
+def main():
+    group = sys.argv[2]
+    with tempfile.TemporaryDirectory() as directory:
+        os.chdir(directory)
+        globals()["group_" + group](np.random.default_rng(20240607))
+        left = [name for name in os.listdir(".") if name.startswith(".")]
+        assert not left, f"hidden files are left: {left}"
+        os.chdir("/")
+
+
+main()
