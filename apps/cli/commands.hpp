@@ -1,6 +1,8 @@
 // The subcommands as functions of their arguments; main.cpp alone knows the command line.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cli/exit_code.hpp"
@@ -22,6 +24,18 @@ struct ListArguments {
   bool json = false;
 };
 ExitCode list_command(const ListArguments& arguments);
+
+struct CheckArguments {
+  std::string problem;
+  std::string device = "auto";
+  std::string kernel;  // a name, "all", or empty for the plan's own choice
+  std::optional<std::uint64_t> seed;
+  int threads = 0;
+  int num_splits = 0;
+  std::int64_t rows = 0;
+  bool json = false;
+};
+ExitCode check_command(const CheckArguments& arguments);
 
 // Numbers are text here and read without the locale. Empty: not given.
 struct RunArguments {

@@ -20,8 +20,9 @@ int main(int argc, char** argv) {
   CLI::App app{
       "runmax: exact attention that carries a maximum, not a matrix.\n\n"
       "  runmax plan b2:hq32:hk8:q1024:k1024:d128:causal    what would run, and with which workspace\n"
-      "  runmax list                                        every kernel of this build\n"
-      "  runmax run --q q.npy --k k.npy --v v.npy --out o.npy\n"};
+      "  runmax check q1024:d64:in=loud                     run it and compare with the reference\n"
+      "  runmax run --q q.npy --k k.npy --v v.npy --out o.npy\n"
+      "  runmax list                                        every kernel of this build\n"};
   app.set_version_flag("--version", std::string("runmax ") + runmax::version());
   app.require_subcommand(1);
   ExitCode code = ExitCode::done;
@@ -43,6 +44,22 @@ int main(int argc, char** argv) {
   CLI::App* list_app = app.add_subcommand("list", "List the kernels");
   list_app->add_flag("--json", list.json, "One JSON object on stdout");
   list_app->callback([&] { code = list_command(list); });
+
+  CheckArguments check;
+  CLI::App* check_app = app.add_subcommand(
+      "check", "Draw a problem's inputs, run a kernel and compare with the double-precision reference");
+  check_app->add_option("problem", check.problem, "Problem text, for example q1024:d64:in=loud")->required();
+  check_app->add_option("--device", check.device, device_help);
+  check_app->add_option("--kernel", check.kernel,
+                        "A kernel of `runmax list`, or all; else what the plan chooses");
+  check_app->add_option("--seed", check.seed, "Seed of the inputs (or seed=N in the problem)");
+  check_app->add_option("--threads", check.threads, "CPU: at most this many threads (0 is all)");
+  check_app->add_option("--num-splits", check.num_splits,
+                        "Split the keys into so many parts (0 is automatic)");
+  check_app->add_option("--rows", check.rows,
+                        "Compare at most so many query rows of each head (0: as many as take a few seconds)");
+  check_app->add_flag("--json", check.json, "One JSON object on stdout");
+  check_app->callback([&] { code = check_command(check); });
 
   RunArguments run;
   CLI::App* run_app = app.add_subcommand(

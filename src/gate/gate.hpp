@@ -25,6 +25,27 @@ inline std::string lesson_rule(std::int64_t n) {
   return text;
 }
 
+// No NaN and no infinity where the reference is finite, whatever the error. A denominator that underflows
+// gives NaN rather than a wrong number, and is rejected here by name.
+class FinitenessGate {
+ public:
+  void add_row(std::int64_t batch, std::int64_t head, std::int64_t row, const Row<double>& want,
+               const float* got, std::int64_t stride) {
+    for (std::size_t c = 0; c < want.out.size(); ++c) {
+      const double value = got[static_cast<std::int64_t>(c) * stride];
+      // Where the reference itself is not finite there is nothing to ask here; the other gates compare kinds.
+      const double asked = std::isfinite(want.out[c]) ? want.out[c] : value;
+      collector_.add(batch, head, row, static_cast<std::int64_t>(c), value, asked,
+                     std::numeric_limits<double>::infinity());
+    }
+  }
+
+  Verdict verdict() const { return collector_.verdict(); }
+
+ private:
+  Collector collector_;
+};
+
 // |o - want| <= lesson_rtol(n) * A*, and every value finite. Meant for data of ordinary size; hostile inputs
 // have HostileGate.
 class LessonGate {

@@ -1,0 +1,313 @@
+#include "check/check.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include "gate/gate.hpp"
+#include "reference/reference.hpp"
+#include "registry/registry.hpp"
+
+namespace runmax::check {
+namespace {
+
+using reference::Row;
+
+// Multiply-adds that the reference may spend on one check unless told otherwise: a few seconds of two cores.
+constexpr double reference_budget = 4e9;
+constexpr std::int64_t fewest_sampled_rows = 64;
+
+std::int64_t rows_to_compare(const Problem& p, std::int64_t asked) {
+  if (asked > 0) return std::min(asked, p.query_len);
+  const double row_cost = static_cast<double>(p.batch) * static_cast<double>(p.query_heads) *
+                          static_cast<double>(p.kv_len) * static_cast<double>(p.head_dim + p.value_dim);
+  const double rows = reference_budget / std::max(row_cost, 1.0);
+  if (rows >= static_cast<double>(p.query_len)) return p.query_len;
+  return std::min(p.query_len, std::max(fewest_sampled_rows, static_cast<std::int64_t>(rows)));
+}
+
+int worker_count(const DeviceFacts& facts, std::int32_t threads) {
+  if (threads > 0) return threads;
+  if (facts.device.kind == DeviceKind::cpu) return facts.threads;
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+reference::Keys keys_of(const Problem& p, std::int64_t i) {
+  const KeyRange keys = visible_keys(p.causal, p.window, p.query_len, p.kv_len, i);
+  return {keys.begin, keys.end};
+}
+
+// The given rows of one head by the plain FP32 path, (rows, value_dim) packed; empty if that path does not
+// serve the problem. Each row is a problem of its own on the keys it sees: this path treats rows one by one.
+std::vector<float> ieee_rows(const Problem& p, const float* q, const float* k, const float* v,
+                             const std::vector<std::int64_t>& rows, int threads) {
+  Problem one = p;
+  one.batch = one.query_heads = one.kv_heads = one.query_len = 1;
+  one.causal = Causal::none;
+  one.window = {};
+  one.arithmetic = Arithmetic::ieee;
+  one.softmax_scale = effective_scale(p);
+  const Result<DeviceFacts> facts = device_facts({DeviceKind::cpu, 0});
+  const PlanOptions options{.kernel = "cpu_lesson_online", .threads = 1};
+  if (!facts.ok() || !plan(one, facts.value(), options).ok()) return {};
+
+  std::vector<float> out(rows.size() * static_cast<std::size_t>(p.value_dim), 0.0f);
+  std::atomic<std::size_t> next{0};
+  std::atomic<bool> failed{false};
+  const auto work = [&] {
+    for (std::size_t r = next++; r < rows.size(); r = next++) {
+      const reference::Keys keys = keys_of(p, rows[r]);
+      Problem problem = one;
+      problem.kv_len = keys.end - keys.begin;
+      if (problem.kv_len == 0) continue;
+      const auto view = [](const float* data, std::int64_t length, std::int64_t dim) {
+        return packed_view(data, DType::f32, {1, 1, length, dim}, Layout::bhsd);
+      };
+      Tensors tensors;
+      tensors.q = view(q + rows[r] * p.head_dim, 1, p.head_dim);
+      tensors.k = view(k + keys.begin * p.head_dim, problem.kv_len, p.head_dim);
+      tensors.v = view(v + keys.begin * p.value_dim, problem.kv_len, p.value_dim);
+      tensors.o = view(out.data() + r * static_cast<std::size_t>(p.value_dim), 1, p.value_dim);
+      const Result<Plan> planned = plan(problem, facts.value(), options);
+      if (!planned.ok() || !run(planned.value(), tensors, {}, nullptr).ok()) failed = true;
+    }
+  };
+  std::vector<std::thread> pool;
+  for (int t = 1; t < threads; ++t) pool.emplace_back(work);
+  work();
+  for (std::thread& thread : pool) thread.join();
+  if (failed) out.clear();
+  return out;
+}
+
+// All gates of one kernel's answer.
+struct Gates {
+  gate::FinitenessGate finiteness;
+  gate::LessonGate lesson;
+  gate::HostileGate hostile;
+  gate::SecondBar second;
+  gate::LseGate lse;
+  bool with_lesson, with_second;
+
+  Gates(const Problem& p, const Plan& plan, bool have_ieee)
+      : lesson(p.kv_len),
+        hostile(p.kv_len,
+                is_baseline(plan) ? gate::SequentialSum::allowed : gate::SequentialSum::not_allowed),
+        with_lesson(lesson_gate_applies(p.input)),
+        with_second(have_ieee && !is_baseline(plan)) {}
+
+  // Baselines sum in sequence, as the lesson does, and are themselves plain FP32 paths.
+  static bool is_baseline(const Plan& plan) {
+    const KernelEntry* entry = find_kernel(plan.kernel);
+    return entry != nullptr && entry->choice == Choice::by_name;
+  }
+
+  std::vector<GateReport> reports(const Problem& p) const {
+    std::vector<GateReport> list;
+    if (p.value_dim > 0) {
+      list.push_back({"finiteness gate", "", finiteness.verdict()});
+      if (with_lesson) list.push_back({"lesson gate", lesson.rule(), lesson.verdict()});
+      list.push_back({"hostile gate", hostile.rule(), hostile.verdict()});
+      if (with_second) list.push_back({"second bar", second.rule(), second.verdict()});
+    }
+    list.push_back({"lse gate", lse.rule(), lse.verdict()});
+    return list;
+  }
+};
+
+std::string device_text(const Device& device) {
+  if (device.kind == DeviceKind::cpu) return "cpu";
+  return device.index == 0 ? "cuda" : "cuda:" + std::to_string(device.index);
+}
+
+}  // namespace
+
+bool KernelReport::accepted() const {
+  return !refused() && trespass.empty() && !gates.empty() &&
+         std::all_of(gates.begin(), gates.end(), [](const GateReport& g) { return g.verdict.passed; });
+}
+
+bool CheckReport::accepted() const {
+  std::size_t ran = 0;
+  for (const KernelReport& kernel : kernels) {
+    if (kernel.refused()) continue;
+    if (!kernel.accepted()) return false;
+    ++ran;
+  }
+  return ran > 0;
+}
+
+bool lesson_gate_applies(InputKind kind) {
+  switch (kind) {
+    case InputKind::normal:
+    case InputKind::loud:
+    case InputKind::onesign:
+    case InputKind::equal:
+    case InputKind::rising:
+    case InputKind::falling:
+      return true;
+    case InputKind::wide:
+    case InputKind::needle:
+    case InputKind::hot:
+      return false;
+  }
+  return false;
+}
+
+std::string repeat_command(const Problem& problem, const DeviceFacts& facts, const CheckOptions& options,
+                           const std::string& kernel) {
+  std::string command = "runmax check " + to_text(problem) + " --device " + device_text(facts.device);
+  if (!kernel.empty()) command += " --kernel " + kernel;
+  if (options.threads > 0) command += " --threads " + std::to_string(options.threads);
+  if (options.num_splits > 0) command += " --num-splits " + std::to_string(options.num_splits);
+  if (options.rows > 0) command += " --rows " + std::to_string(options.rows);
+  return command;
+}
+
+void judge_answers(const Problem& p, const inputs::HostInputs& drawn, const std::vector<std::int64_t>& rows,
+                   int threads, const std::vector<Answer>& answers, std::vector<KernelReport>& reports,
+                   const std::function<void(const std::string&)>& progress) {
+  const bool need_ieee = p.value_dim > 0 && std::any_of(answers.begin(), answers.end(), [](const Answer& a) {
+                           return !Gates::is_baseline(a.plan);
+                         });
+  std::vector<std::unique_ptr<Gates>> gates;
+  const std::int64_t group = p.kv_heads == 0 ? 1 : p.query_heads / p.kv_heads;
+  for (std::int64_t b = 0; b < p.batch; ++b)
+    for (std::int64_t h = 0; h < p.query_heads; ++h) {
+      if (progress)
+        progress("reference: head " + std::to_string(b * p.query_heads + h + 1) + " of " +
+                 std::to_string(p.batch * p.query_heads));
+      const std::int64_t kv_head = b * p.kv_heads + h / group;
+      const float* q = drawn.q.data() + (b * p.query_heads + h) * p.query_len * p.head_dim;
+      const float* k = drawn.k.data() + kv_head * p.kv_len * p.head_dim;
+      const float* v = drawn.v.data() + kv_head * p.kv_len * p.value_dim;
+      std::vector<float> ieee;
+      if (need_ieee) ieee = ieee_rows(p, q, k, v, rows, threads);
+      if (gates.empty())
+        for (const Answer& answer : answers)
+          gates.push_back(std::make_unique<Gates>(p, answer.plan, !ieee.empty()));
+      const reference::Head<float> head{{q, p.head_dim, 1}, {k, p.head_dim, 1}, {v, p.value_dim, 1},
+                                        p.query_len,        p.kv_len,           p.head_dim,
+                                        p.value_dim,        effective_scale(p)};
+      std::size_t r = 0;
+      reference::for_each_reference_row(
+          head, rows, [&](std::int64_t i) { return keys_of(p, i); }, threads,
+          [&](std::int64_t i, const Row<double>& want) {
+            for (std::size_t a = 0; a < answers.size(); ++a) {
+              const HostTensor& o = answers[a].o;
+              const float* got = o.storage.data() + (p.value_dim > 0 ? o.index(b, h, i, 0) : 0);
+              gates[a]->finiteness.add_row(b, h, i, want, got, o.strides[3]);
+              gates[a]->lesson.add_row(b, h, i, want, got, o.strides[3]);
+              gates[a]->hostile.add_row(b, h, i, want, got, o.strides[3]);
+              if (gates[a]->with_second)
+                gates[a]->second.add_row(b, h, i, want, got, o.strides[3],
+                                         ieee.data() + r * static_cast<std::size_t>(p.value_dim), 1);
+              gates[a]->lse.add(b, h, i, want, answers[a].lse.at(b, h, i));
+            }
+            ++r;
+          });
+    }
+  for (std::size_t a = 0; a < gates.size(); ++a) reports[a].gates = gates[a]->reports(p);
+}
+
+Result<CheckReport> check_problem(const Problem& problem, const DeviceFacts& facts,
+                                  const CheckOptions& options) {
+  if (Status status = validate(problem); !status.ok()) return status;
+  if (options.rows < 0)
+    return Status(StatusCode::invalid_argument,
+                  "rows: must be at least 0 (0 is automatic), got " + std::to_string(options.rows));
+  CheckReport report;
+  report.problem = problem;
+  report.facts = facts;
+
+  // Plans first: what nothing serves is refused before any input is drawn.
+  std::vector<PlanOptions> to_run;
+  if (options.kernel == "all") {
+    for (const KernelEntry& kernel : kernels()) {
+      if (kernel.device != facts.device.kind) continue;
+      const PlanOptions plan_options{std::string(kernel.name), options.threads, options.num_splits};
+      KernelReport line;
+      line.kernel = kernel.name;
+      if (auto reason = refusal(kernel, problem, facts, plan_options))
+        line.refusal = *reason;
+      else
+        to_run.push_back(plan_options);
+      report.kernels.push_back(line);
+    }
+    if (to_run.empty()) {
+      std::string reasons;
+      for (const KernelReport& line : report.kernels)
+        reasons += (reasons.empty() ? "" : "; ") + line.kernel + ": " + line.refusal;
+      return Status(StatusCode::unsupported,
+                    "no kernel on " + std::string(device_kind_name(facts.device.kind)) + " serves " +
+                        to_text(problem) + (reasons.empty() ? "" : ": " + reasons));
+    }
+  } else {
+    Result<Plan> planned = plan(problem, facts, {options.kernel, options.threads, options.num_splits});
+    if (!planned.ok()) return planned.status();
+    to_run.push_back({planned.value().kernel, options.threads, options.num_splits});
+    KernelReport line;
+    line.kernel = planned.value().kernel;
+    report.kernels.push_back(line);
+  }
+  if (problem.batch == 0 || problem.query_heads == 0 || problem.query_len == 0)
+    return Status(StatusCode::invalid_argument,
+                  "check: " + to_text(problem) + " has no query row, so there is nothing to compare");
+
+  if (options.progress) options.progress("drawing inputs");
+  const inputs::HostInputs drawn = inputs::draw(problem);
+  const HostTensor q =
+      packed_tensor({problem.batch, problem.query_heads, problem.query_len, problem.head_dim}, drawn.q);
+  const HostTensor k =
+      packed_tensor({problem.batch, problem.kv_heads, problem.kv_len, problem.head_dim}, drawn.k);
+  const HostTensor v =
+      packed_tensor({problem.batch, problem.kv_heads, problem.kv_len, problem.value_dim}, drawn.v);
+
+  std::vector<Answer> answers;
+  std::vector<KernelReport> ran;
+  for (const PlanOptions& plan_options : to_run) {
+    if (options.progress) options.progress("running " + plan_options.kernel);
+    Result<Answer> answer = run_kernel(problem, facts, plan_options, q, k, v);
+    if (!answer.ok()) return answer.status();
+    KernelReport line;
+    line.kernel = plan_options.kernel;
+    line.computed_as = answer.value().plan.computed_as;
+    line.trespass = answer.value().trespass;
+    line.repeat = repeat_command(problem, facts, options, plan_options.kernel);
+    ran.push_back(line);
+    answers.push_back(std::move(answer).value());
+  }
+  const std::vector<std::int64_t> rows =
+      reference::sampled_rows(problem.query_len, rows_to_compare(problem, options.rows));
+  report.rows_compared = static_cast<std::int64_t>(rows.size());
+  judge_answers(problem, drawn, rows, worker_count(facts, options.threads), answers, ran, options.progress);
+  for (const KernelReport& line : ran)
+    *std::find_if(report.kernels.begin(), report.kernels.end(),
+                  [&](const KernelReport& k_line) { return k_line.kernel == line.kernel; }) = line;
+  return report;
+}
+
+std::string describe(const CheckReport& report) {
+  const Problem& p = report.problem;
+  std::string text = to_text(p) + ": " + std::to_string(report.rows_compared) + " of " +
+                     std::to_string(p.query_len) + " query rows of each head compared" +
+                     (report.sampled() ? " (sampled; --rows N for more)" : "") +
+                     " with the double-precision reference\n";
+  for (const KernelReport& kernel : report.kernels) {
+    if (kernel.refused()) {
+      text += kernel.kernel + ": does not serve this problem, " + kernel.refusal + "\n";
+      continue;
+    }
+    text += kernel.kernel + " (" + kernel.computed_as +
+            "): " + (kernel.accepted() ? "accepted" : "REJECTED") + "\n";
+    for (const GateReport& g : kernel.gates)
+      text += "  " + gate::describe(g.verdict, g.name, g.rule, kernel.repeat);
+    text += kernel.trespass.empty()
+                ? "  memory: guard bytes intact, inputs unchanged\n"
+                : "  memory: FAILED, " + kernel.trespass + "\n  repeat: " + kernel.repeat + "\n";
+  }
+  return text;
+}
+
+}  // namespace runmax::check

@@ -1,0 +1,41 @@
+// Runs one kernel on host data with every trap set: outputs hold NaN, the workspace 0xFF, and guard bytes lie
+// round each buffer.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "check/host_tensor.hpp"
+#include "runmax/runmax.hpp"
+
+namespace runmax::check {
+
+struct Answer {
+  Plan plan;
+  HostTensor o;
+  HostTensor lse;  // (batch, query_heads, query_len, 1)
+  // Empty if memory is as it should be, else what was written that must not be.
+  std::string trespass;
+};
+
+// What is run: it gets views of memory of the device and a workspace of the size asked for.
+using Launch = std::function<Status(const Tensors&, Workspace)>;
+
+// Runs `launch` on copies of the inputs in the device's memory, with the traps set. Fills all of the answer
+// but its plan.
+Result<Answer> run_trapped(Device device, std::size_t workspace_bytes, const HostTensor& q,
+                           const HostTensor& k, const HostTensor& v, const HostTensor& o,
+                           const HostTensor& lse, const Launch& launch);
+
+// Plans and runs. `o` and `lse` give shape and strides of the outputs; their contents are not used. Host
+// memory is copied to and from the device of `facts`.
+Result<Answer> run_kernel(const Problem& problem, const DeviceFacts& facts, const PlanOptions& options,
+                          const HostTensor& q, const HostTensor& k, const HostTensor& v, const HostTensor& o,
+                          const HostTensor& lse);
+
+// The same with packed outputs, (batch, heads, sequence, dim).
+Result<Answer> run_kernel(const Problem& problem, const DeviceFacts& facts, const PlanOptions& options,
+                          const HostTensor& q, const HostTensor& k, const HostTensor& v);
+
+}  // namespace runmax::check
