@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/exit_code.hpp"
 
@@ -57,5 +58,16 @@ struct RunArguments {
   bool json = false;
 };
 ExitCode run_command(const RunArguments& arguments);
+
+struct LabArguments {
+  std::string device = "auto";
+  std::vector<std::int64_t> lengths = {256, 1024, 4096};
+  std::uint64_t seed = 1;
+  int threads = 0;
+  double time_limit = 120;  // seconds that one run of one path may take
+  bool json = false;
+  bool no_color = false;
+};
+ExitCode lab_command(const LabArguments& arguments);
 
 }  // namespace runmax::cli

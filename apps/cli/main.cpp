@@ -19,12 +19,15 @@ const char* const device_help = "auto (the GPU if there is one), cpu, cuda or cu
 int main(int argc, char** argv) {
   CLI::App app{
       "runmax: exact attention that carries a maximum, not a matrix.\n\n"
+      "  runmax lab                                         naive against online on this machine\n"
       "  runmax plan b2:hq32:hk8:q1024:k1024:d128:causal    what would run, and with which workspace\n"
       "  runmax check q1024:d64:in=loud                     run it and compare with the reference\n"
       "  runmax run --q q.npy --k k.npy --v v.npy --out o.npy\n"
       "  runmax list                                        every kernel of this build\n"};
   app.set_version_flag("--version", std::string("runmax ") + runmax::version());
   app.require_subcommand(1);
+  app.failure_message(
+      [](const CLI::App*, const CLI::Error& error) { return std::string("runmax: ") + error.what() + "\n"; });
   ExitCode code = ExitCode::done;
 
   PlanArguments plan;
@@ -96,6 +99,19 @@ int main(int argc, char** argv) {
   run_app->add_option("--num-splits", run.num_splits, "Split the keys into so many parts (0 is automatic)");
   run_app->add_flag("--json", run.json, "One JSON object on stdout");
   run_app->callback([&] { code = run_command(run); });
+
+  LabArguments lab;
+  CLI::App* lab_app = app.add_subcommand(
+      "lab", "Measure naive attention against online attention on this machine, and say what it means");
+  lab_app->add_option("--device", lab.device, device_help)->capture_default_str();
+  lab_app->add_option("--n", lab.lengths, "Sequence lengths")->delimiter(',')->capture_default_str();
+  lab_app->add_option("--seed", lab.seed, "Seed of the inputs")->capture_default_str();
+  lab_app->add_option("--threads", lab.threads, "CPU: at most this many threads (0 is all)");
+  lab_app->add_option("--time-limit", lab.time_limit, "CPU: skip a path of which one run takes more seconds")
+      ->capture_default_str();
+  lab_app->add_flag("--json", lab.json, "One JSON object on stdout, schema runmax.lab");
+  lab_app->add_flag("--no-color", lab.no_color, "Plain text even on a terminal (as NO_COLOR does)");
+  lab_app->callback([&] { code = lab_command(lab); });
 
   try {
     app.parse(argc, argv);

@@ -1,0 +1,143 @@
+#include "lab/cpu_probes.hpp"
+
+#include <oneapi/tbb/parallel_for.h>
+#include <oneapi/tbb/task_arena.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "lab/fma_loop.hpp"
+#include "lab/memory.hpp"
+
+namespace runmax::lab {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_between(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+// Seconds from the common start of `work(thread)` on all threads to the end of the last.
+double run_together(int threads, const std::function<void(int)>& work) {
+  std::atomic<int> ready{0};
+  std::atomic<bool> go{false};
+  std::vector<std::thread> helpers;
+  for (int t = 1; t < threads; ++t)
+    helpers.emplace_back([&, t] {
+      ++ready;
+      while (!go.load(std::memory_order_acquire)) std::this_thread::yield();
+      work(t);
+    });
+  while (ready.load() < threads - 1) std::this_thread::yield();
+  const Clock::time_point begin = Clock::now();
+  go.store(true, std::memory_order_release);
+  work(0);
+  for (std::thread& helper : helpers) helper.join();
+  return seconds_between(begin, Clock::now());
+}
+
+}  // namespace
+
+Result<CopyProbe> CopyProbe::make(std::size_t bytes) {
+  CopyProbe probe;
+  probe.ledger_ = std::make_unique<MemoryLedger>();
+  Result<Buffer> from = Buffer::allocate({}, bytes, *probe.ledger_);
+  if (!from.ok()) return from.status();
+  Result<Buffer> to = Buffer::allocate({}, bytes, *probe.ledger_);
+  if (!to.ok()) return to.status();
+  probe.from_ = std::move(from.value());
+  probe.to_ = std::move(to.value());
+  // Untouched pages would all be the same zero page.
+  std::memset(probe.from_.data(), 1, bytes);
+  std::memset(probe.to_.data(), 2, bytes);
+  return probe;
+}
+
+Summary CopyProbe::rate(int threads) const {
+  const std::size_t bytes = from_.bytes();
+  const char* source = static_cast<const char*>(from_.data());
+  char* target = static_cast<char*>(to_.data());
+  const std::size_t part = bytes / static_cast<std::size_t>(threads);
+  // Small sets are copied often enough that starting threads does not count.
+  const std::size_t rounds = std::max<std::size_t>(1, (std::size_t{256} << 20) / bytes);
+  const SamplingRule rule{
+      .enough_samples = 5, .enough_ms = 100, .least_samples = 3, .patience_ms = 300, .limit_ms = 3000};
+  std::vector<double> rates;
+  double total_ms = 0;
+  while (!enough(rule, static_cast<int>(rates.size()), total_ms)) {
+    const double seconds = run_together(threads, [&](int t) {
+      const std::size_t at = part * static_cast<std::size_t>(t);
+      for (std::size_t round = 0; round < rounds; ++round) {
+        std::memcpy(target + at, source + at, part);
+        // The copy must happen each time: the compiler may not see that memory is unchanged.
+        asm volatile("" : : "r"(target + at) : "memory");
+      }
+    });
+    total_ms += seconds * 1e3;
+    rates.push_back(2.0 * static_cast<double>(part) * static_cast<double>(threads) *
+                    static_cast<double>(rounds) / seconds);
+  }
+  return summarize(std::move(rates));
+}
+
+double cpu_fma_rate(int threads) {
+  std::int64_t rounds = 1 << 14;
+  // Grows until one trial takes about 10 ms.
+  for (;;) {
+    const Clock::time_point begin = Clock::now();
+    volatile float sink = fma_loop(rounds).value;
+    (void)sink;
+    if (seconds_between(begin, Clock::now()) > 0.01) break;
+    rounds *= 2;
+  }
+  double best = 0;
+  for (int trial = 0; trial < 8; ++trial) {
+    std::atomic<double> flops{0};
+    const double seconds = run_together(threads, [&](int) {
+      const FmaWork work = fma_loop(rounds);
+      volatile float sink = work.value;
+      (void)sink;
+      flops.fetch_add(work.flops);
+    });
+    best = std::max(best, flops.load() / seconds);
+  }
+  return best;
+}
+
+double cpu_clock_hz() {
+  constexpr std::int64_t steps = 1 << 22;
+  double best = 0;
+  for (int trial = 0; trial < 5; ++trial) {
+    std::int64_t value = trial;
+    const Clock::time_point begin = Clock::now();
+    for (std::int64_t step = 0; step < steps; ++step) {
+      value += step;
+      // Each addition must wait for the one before.
+      asm volatile("" : "+r"(value));
+    }
+    best = std::max(best, static_cast<double>(steps) / seconds_between(begin, Clock::now()));
+  }
+  return best;
+}
+
+Summary cpu_empty_loop_ms(int threads) {
+  tbb::task_arena arena(std::max(threads, 1));
+  std::vector<double> samples;
+  arena.execute([&] {
+    for (int sample = 0; sample < 200; ++sample) {
+      const Clock::time_point begin = Clock::now();
+      tbb::parallel_for(0, threads, [](int) {});
+      samples.push_back(seconds_between(begin, Clock::now()) * 1e3);
+    }
+  });
+  return summarize(std::move(samples));
+}
+
+}  // namespace runmax::lab

@@ -1,0 +1,16 @@
+// Stands in for the GPU parts of the lab in a build without CUDA.
+#include "lab/bench.hpp"
+#include "lab/gpu/resources.hpp"
+
+namespace runmax::lab {
+namespace {
+
+Status absent() { return {StatusCode::no_device, "cuda: this program was built without CUDA (no nvcc)"}; }
+
+}  // namespace
+
+Result<std::unique_ptr<Bench>> make_cuda_bench(const DeviceFacts&) { return absent(); }
+
+Result<std::vector<KernelResource>> kernel_resources(const DeviceFacts&) { return absent(); }
+
+}  // namespace runmax::lab

@@ -1,0 +1,206 @@
+// A GPU as a bench: CUDA events around runs on one stream.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include "lab/bench.hpp"
+#include "lab/gpu/probe_kernels.hpp"
+
+namespace runmax::lab {
+namespace {
+
+Status cuda_status(int error, const char* what) {
+  const auto code = static_cast<cudaError_t>(error);
+  if (code == cudaSuccess) return {};
+  return {StatusCode::device_error, std::string("cuda: ") + what + ": " + cudaGetErrorString(code)};
+}
+
+// A pair of events on a stream.
+class EventPair {
+ public:
+  EventPair() { error_ = cudaEventCreate(&begin_) | cudaEventCreate(&end_); }
+  ~EventPair() {
+    if (begin_) (void)cudaEventDestroy(begin_);
+    if (end_) (void)cudaEventDestroy(end_);
+  }
+  EventPair(const EventPair&) = delete;
+  EventPair& operator=(const EventPair&) = delete;
+
+  // Milliseconds of `runs` runs of `work`, each.
+  Result<double> measure(cudaStream_t stream, int runs, const Bench::Work& work) {
+    if (Status status = cuda_status(error_, "creating events"); !status.ok()) return status;
+    if (Status status = cuda_status(cudaEventRecord(begin_, stream), "recording an event"); !status.ok())
+      return status;
+    for (int run = 0; run < runs; ++run)
+      if (Status status = work(); !status.ok()) return status;
+    if (Status status = cuda_status(cudaEventRecord(end_, stream), "recording an event"); !status.ok())
+      return status;
+    if (Status status = cuda_status(cudaEventSynchronize(end_), "running the kernels"); !status.ok())
+      return status;
+    float ms = 0;
+    if (Status status = cuda_status(cudaEventElapsedTime(&ms, begin_, end_), "reading events"); !status.ok())
+      return status;
+    return static_cast<double>(ms) / runs;
+  }
+
+ private:
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+  int error_ = 0;
+};
+
+class CudaBench final : public Bench {
+ public:
+  explicit CudaBench(const DeviceFacts& facts) : facts_(facts) {}
+  ~CudaBench() override {
+    if (stream_) (void)cudaStreamDestroy(stream_);
+  }
+
+  Status open() {
+    if (Status status = cuda_status(cudaSetDevice(facts_.device.index), "selecting the device"); !status.ok())
+      return status;
+    if (Status status = cuda_status(cudaStreamCreate(&stream_), "making a stream"); !status.ok())
+      return status;
+    // Twice the L2 cache: one sweep of writes leaves nothing of a path's memory there.
+    Result<Buffer> flush =
+        Buffer::allocate(facts_.device, static_cast<std::size_t>(2 * cache_bytes()), own_memory_);
+    if (!flush.ok()) return flush.status();
+    flush_ = std::move(flush.value());
+    return {};
+  }
+
+  Result<Summary> time(const Work& work, CacheState cache, const std::vector<const Buffer*>&,
+                       const SamplingRule& rule) override {
+    EventPair events;
+    if (cache == CacheState::cold)
+      return repeat(rule, [&]() -> Result<double> {
+        // The sweep also keeps the device busy while the host enqueues, so that its latency is not measured.
+        if (Status status =
+                cuda_status(cudaMemsetAsync(flush_.data(), 0, flush_.bytes(), stream_), "flushing L2");
+            !status.ok())
+          return status;
+        return events.measure(stream_, 1, work);
+      });
+    Result<double> once = events.measure(stream_, 1, work);
+    if (once.ok()) once = events.measure(stream_, 1, work);
+    if (!once.ok()) return once.status();
+    // A sample of short kernels holds many runs: an event's resolution is about half a microsecond.
+    const int runs = static_cast<int>(std::clamp(std::ceil(1.0 / std::max(once.value(), 1e-3)), 1.0, 200.0));
+    SamplingRule scaled = rule;
+    scaled.enough_ms = std::max(rule.enough_ms / runs, 1e-3);
+    scaled.enough_samples = std::max(rule.enough_samples, 21);
+    return repeat(scaled, [&] { return events.measure(stream_, runs, work); });
+  }
+
+  Status finish() override { return cuda_status(cudaStreamSynchronize(stream_), "running the kernels"); }
+
+  Result<MachineLimits> limits() override {
+    MachineLimits limits;
+    limits.cache_bytes = cache_bytes();
+    limits.copy_bytes = std::max<std::int64_t>(4 * limits.cache_bytes, std::int64_t{512} << 20);
+    limits.copy_bytes = std::min(limits.copy_bytes, facts_.free_bytes / 8) / 16 * 16;
+    Result<Summary> far = copy_rate(limits.copy_bytes, CacheState::cold);
+    if (!far.ok()) return far.status();
+    limits.copy_rate = far.value();
+    Result<Summary> near = copy_rate(limits.cache_bytes / 4 / 16 * 16, CacheState::warm);
+    if (!near.ok()) return near.status();
+    limits.cached_copy_rate = near.value();
+    if (Status status = measure_fma(limits); !status.ok()) return status;
+    Result<Summary> empty =
+        time([&] { return cuda_status(launch_empty_probe(stream_), "launching an empty kernel"); },
+             CacheState::warm, {}, {});
+    if (!empty.ok()) return empty.status();
+    limits.empty_launch_ms = empty.value();
+    return limits;
+  }
+
+  Result<double> fma_rate() override {
+    MachineLimits limits;
+    if (Status status = measure_fma(limits); !status.ok()) return status;
+    return limits.fma_rate;
+  }
+
+  std::string method(CacheState cache) const override {
+    return cache == CacheState::cold
+               ? "CUDA events around one run; before it a buffer of twice the L2 cache is overwritten"
+               : "CUDA events around back-to-back runs of at least about 1 ms together, divided by their "
+                 "number";
+  }
+
+  std::string driver() const override {
+    std::string version;
+    std::ifstream file("/sys/module/nvidia/version");
+    file >> version;
+    const auto dotted = [](int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); };
+    return (version.empty() ? "" : version + ", ") + std::string("CUDA ") + dotted(facts_.driver_version) +
+           " driver, " + dotted(facts_.runtime_version) + " runtime";
+  }
+
+  Stream stream() const override { return stream_; }
+
+ private:
+  std::int64_t cache_bytes() const { return facts_.l2_bytes > 0 ? facts_.l2_bytes : std::int64_t{64} << 20; }
+
+  Result<Summary> copy_rate(std::int64_t bytes, CacheState cache) {
+    Result<Buffer> from = Buffer::allocate(facts_.device, static_cast<std::size_t>(bytes), own_memory_);
+    if (!from.ok()) return from.status();
+    Result<Buffer> to = Buffer::allocate(facts_.device, static_cast<std::size_t>(bytes), own_memory_);
+    if (!to.ok()) return to.status();
+    for (const Buffer* buffer : {&from.value(), &to.value()})
+      if (Status status =
+              cuda_status(cudaMemsetAsync(buffer->data(), 0, buffer->bytes(), stream_), "clearing");
+          !status.ok())
+        return status;
+    Result<Summary> ms = time(
+        [&] {
+          return cuda_status(launch_copy_probe(from.value().floats(), to.value().floats(), bytes / 4,
+                                               facts_.multiprocessors, stream_),
+                             "launching a copy");
+        },
+        cache, {}, {.enough_samples = 15, .enough_ms = 20});
+    if (!ms.ok()) return ms.status();
+    Summary rate = ms.value();
+    rate.median = 2.0 * static_cast<double>(bytes) / (ms.value().median * 1e-3);
+    rate.fastest = 2.0 * static_cast<double>(bytes) / (ms.value().fastest * 1e-3);
+    return rate;
+  }
+
+  Status measure_fma(MachineLimits& limits) {
+    Result<Buffer> sink = Buffer::allocate(facts_.device, sizeof(float), own_memory_);
+    if (!sink.ok()) return sink.status();
+    Result<Buffer> clocks = Buffer::allocate(facts_.device, 2 * sizeof(std::int64_t), own_memory_);
+    if (!clocks.ok()) return clocks.status();
+    constexpr int rounds = 400;
+    Result<Summary> ms = time(
+        [&] {
+          return cuda_status(launch_fma_probe(rounds, facts_.multiprocessors, sink.value().floats(),
+                                              static_cast<std::int64_t*>(clocks.value().data()), stream_),
+                             "launching multiply-adds");
+        },
+        CacheState::warm, {}, {.enough_samples = 21, .enough_ms = 50});
+    if (!ms.ok()) return ms.status();
+    // A peak is a maximum: the fastest sample.
+    limits.fma_rate = fma_probe_flops(rounds, facts_.multiprocessors) / (ms.value().fastest * 1e-3);
+    std::int64_t measured[2] = {0, 0};
+    if (Status status = clocks.value().to_host(measured, sizeof measured); !status.ok()) return status;
+    if (measured[1] > 0)
+      limits.clock_hz = static_cast<double>(measured[0]) / static_cast<double>(measured[1]) * 1e9;
+    return {};
+  }
+
+  DeviceFacts facts_;
+  cudaStream_t stream_ = nullptr;
+  MemoryLedger own_memory_;
+  Buffer flush_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Bench>> make_cuda_bench(const DeviceFacts& facts) {
+  auto bench = std::make_unique<CudaBench>(facts);
+  if (Status status = bench->open(); !status.ok()) return status;
+  return std::unique_ptr<Bench>(std::move(bench));
+}
+
+}  // namespace runmax::lab

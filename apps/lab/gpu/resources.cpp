@@ -1,0 +1,47 @@
+#include "lab/gpu/resources.hpp"
+
+#include <iterator>
+
+#include "kernels/lesson/launch.hpp"
+
+namespace runmax::lab {
+
+Result<std::vector<KernelResource>> kernel_resources(const DeviceFacts& facts) {
+  lesson::MultiprocessorLimits limits;
+  limits.compute_capability = facts.compute_capability;
+  limits.max_threads = facts.max_threads_per_multiprocessor;
+  limits.max_blocks = facts.max_blocks_per_multiprocessor;
+  limits.registers = facts.registers_per_multiprocessor;
+  limits.shared_bytes = static_cast<int>(facts.shared_bytes_per_multiprocessor);
+  limits.reserved_shared_bytes_per_block = static_cast<int>(facts.reserved_shared_bytes_per_block);
+  limits.shared_unit_bytes = lesson::shared_unit_bytes(facts.compute_capability);
+
+  lesson::KernelResources measured[lesson::kernel_count];
+  if (const int error = lesson::read_resources(measured); error != 0)
+    return Status(StatusCode::device_error,
+                  std::string("cuda: reading kernel attributes: ") + lesson::error_text(error));
+  using Naive = lesson::NaiveConfig;
+  using Online = lesson::OnlineConfig;
+  constexpr int expected_shared[] = {4 * Naive::scores_shared_floats, 4 * Naive::softmax_shared_floats,
+                                     4 * Naive::weighted_sum_shared_floats, 4 * Online::shared_floats};
+  static_assert(std::size(expected_shared) == lesson::kernel_count);
+  std::vector<KernelResource> list;
+  for (int i = 0; i < lesson::kernel_count; ++i) {
+    const lesson::KernelResources& m = measured[i];
+    KernelResource resource;
+    resource.kernel = m.name;
+    resource.is_online = i == lesson::kernel_count - 1;
+    resource.threads = m.threads;
+    resource.shared_bytes = m.shared_bytes;
+    resource.expected_shared_bytes = expected_shared[i];
+    resource.registers = m.registers;
+    resource.local_bytes = m.local_bytes;
+    resource.blocks = m.blocks_per_multiprocessor;
+    resource.occupancy = m.occupancy;
+    resource.predicted = lesson::predict_occupancy(limits, {m.threads, m.registers, expected_shared[i]});
+    list.push_back(resource);
+  }
+  return list;
+}
+
+}  // namespace runmax::lab

@@ -1,0 +1,173 @@
+// `runmax lab`: what the score matrix costs, what online saves, and what that is worth on this machine.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+
+#include "cli/commands.hpp"
+#include "cli/device_choice.hpp"
+#include "cli/output.hpp"
+#include "lab/bench.hpp"
+#include "lab/build_info.hpp"
+#include "lab/gpu/resources.hpp"
+#include "lab/report.hpp"
+#include "lab/study.hpp"
+
+namespace runmax::lab {
+namespace {
+
+using cli::complain;
+using cli::ExitCode;
+using cli::LabArguments;
+
+// N = 2^22 is 32 times the lesson's longest; beyond it one operand of the reference would not fit anywhere.
+constexpr std::int64_t max_len = std::int64_t{1} << 22;
+
+std::string now_utc() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+// Folder of the kernel's sources, for the record.
+const char* source_folder(const std::string& kernel) {
+  for (const char* prefix : {"cuda_lesson", "cpu_lesson"})
+    if (kernel.rfind(prefix, 0) == 0) return "src/kernels/lesson";
+  if (kernel == "cpu_online" || kernel == "cpu_naive") return "src/kernels/forward/cpu";
+  if (kernel == "cuda_simt") return "src/kernels/forward/simt";
+  return "src/kernels";
+}
+
+std::vector<KernelSources> sources_of(const std::vector<PathResult>& results) {
+  std::vector<KernelSources> sources;
+  for (const PathResult& result : results) {
+    if (!result.ran()) continue;
+    for (const SourceHash& hash : source_hashes) {
+      const bool known = std::any_of(sources.begin(), sources.end(),
+                                     [&](const KernelSources& s) { return s.folder == hash.folder; });
+      if (!known && hash.folder == std::string_view(source_folder(result.kernel)))
+        sources.push_back({hash.folder, hash.sha256});
+    }
+  }
+  return sources;
+}
+
+// Progress on stderr: one line that is overwritten on a terminal, one line a stage elsewhere.
+class Progress {
+ public:
+  void operator()(const std::string& stage) {
+    if (terminal_)
+      fmt::print(stderr, "\r\x1b[K{} ...", stage);
+    else
+      fmt::print(stderr, "{}\n", stage);
+    std::fflush(stderr);
+  }
+  // Removes the line, so that a section does not start behind it.
+  void clear() const {
+    if (terminal_) fmt::print(stderr, "\r\x1b[K");
+    std::fflush(stderr);
+  }
+
+ private:
+  bool terminal_ = isatty(STDERR_FILENO) != 0;
+};
+
+bool wants_color(const LabArguments& arguments) {
+  const char* no_color = std::getenv("NO_COLOR");
+  return !arguments.no_color && (!no_color || *no_color == '\0') && isatty(STDOUT_FILENO) != 0;
+}
+
+void show(const std::string& section) {
+  fmt::print("{}", section);
+  std::fflush(stdout);
+}
+
+ExitCode run_lab(const LabArguments& arguments) {
+  std::vector<std::int64_t> lengths = arguments.lengths;
+  std::sort(lengths.begin(), lengths.end());
+  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+  if (lengths.empty()) return complain(ExitCode::bad_input, "--n: names no length");
+  for (const std::int64_t n : {lengths.front(), lengths.back()})
+    if (n < 1 || n > max_len)
+      return complain(ExitCode::bad_input, fmt::format("--n: must be in [1, {}], got {}", max_len, n));
+  if (arguments.threads < 0)
+    return complain(ExitCode::bad_input,
+                    fmt::format("--threads: must be at least 0 (0 is all), got {}", arguments.threads));
+  if (!(arguments.time_limit > 0))
+    return complain(ExitCode::bad_input,
+                    fmt::format("--time-limit: must be above 0 seconds, got {}", arguments.time_limit));
+  Result<cli::DeviceChoice> choice = cli::choose_device(arguments.device);
+  if (!choice.ok()) return complain(choice.status());
+
+  Progress progress;
+  const TextStyle style{wants_color(arguments)};
+  Report report;
+  report.device = choice.value().facts;
+  report.why = choice.value().why;
+  report.seed = arguments.seed;
+  report.date = now_utc();
+  const bool gpu = report.device.device.kind == DeviceKind::cuda;
+  Result<DeviceFacts> host = device_facts({DeviceKind::cpu, 0});
+  if (!host.ok()) return complain(host.status());
+  report.threads = host.value().threads;
+  if (arguments.threads > 0) report.threads = std::min(report.threads, arguments.threads);
+  for (const std::int64_t n : lengths) report.costs.push_back(lesson::attention_costs(n, head_dim));
+
+  std::unique_ptr<Bench> bench;
+  if (gpu) {
+    Result<std::unique_ptr<Bench>> made = make_cuda_bench(report.device);
+    if (!made.ok()) return complain(made.status());
+    bench = std::move(made.value());
+    Result<std::vector<KernelResource>> resources = kernel_resources(report.device);
+    if (!resources.ok()) return complain(resources.status());
+    report.resources = std::move(resources.value());
+  } else {
+    bench = make_cpu_bench(report.device, report.threads);
+    report.why_no_resources = "a CPU has no multiprocessors, blocks or shared memory";
+  }
+  report.driver = bench->driver();
+  report.method_warm = bench->method(CacheState::warm);
+  report.method_cold = bench->method(CacheState::cold);
+
+  progress("measuring copy bandwidth, FMA rate and an empty launch");
+  Result<MachineLimits> limits = bench->limits();
+  if (!limits.ok()) return complain(limits.status());
+  report.limits = limits.value();
+  progress.clear();
+  if (!arguments.json)
+    show(machine_text(report, style) + costs_text(report, style) + gates_text(report, style) +
+         resources_text(report, style));
+
+  StudyOptions options;
+  options.facts = report.device;
+  options.seed = report.seed;
+  options.threads = report.threads;
+  options.time_limit_s = arguments.time_limit;
+  options.fma_rate = &report.limits.fma_rate;
+  options.progress = [&](const std::string& stage) { progress(stage); };
+  for (const std::int64_t n : lengths) {
+    Result<std::vector<PathResult>> results = study_length(n, options, *bench);
+    progress.clear();
+    if (!results.ok()) return complain(results.status());
+    for (PathResult& result : results.value()) report.results.push_back(std::move(result));
+  }
+  report.sources = sources_of(report.results);
+  show(arguments.json ? report_json(report) : results_text(report, style));
+  return passed(report) ? ExitCode::done : ExitCode::rejected;
+}
+
+}  // namespace
+}  // namespace runmax::lab
+
+namespace runmax::cli {
+
+ExitCode lab_command(const LabArguments& arguments) { return lab::run_lab(arguments); }
+
+}  // namespace runmax::cli
