@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Configuring and building a preset, quietly when there is nothing to do.
 
 # Prints the nvcc that the build will use, or nothing: CUDACXX, then PATH, then /usr/local/cuda/bin.
@@ -109,13 +110,10 @@ configure_program() {
   fi
 }
 
-# build PRESET TARGET...: brings the targets up to date.
+# build PRESET TARGET...: brings the targets up to date; says nothing if they are.
 build() {
   local preset=$1 log=build/$1/build.log started=$SECONDS
   shift
-  local quick
-  quick=$(ninja -C "build/$preset" -n "$@" 2>&1 | tail -1) || true
-  [[ $quick == "ninja: no work to do." ]] && return 0
   if ! NINJA_STATUS='[%f/%t] ' ninja -C "build/$preset" -j "$(build_jobs)" "$@" 2>&1 </dev/null |
     show_progress "building $preset" "$log"; then
     sed -n '/^FAILED:/,$p' "$log" | head -60 >&2
@@ -126,5 +124,5 @@ build() {
     fi
     fail "building" "the compiler's first complaint is above" "all of them are in $log"
   fi
-  say "built $preset: $* ($((SECONDS - started)) s)"
+  grep -q '^ninja: no work to do' "$log" || say "built $preset: $* ($((SECONDS - started)) s)"
 }

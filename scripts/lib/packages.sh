@@ -1,8 +1,9 @@
+# shellcheck shell=bash
 # What a machine must have, and how it gets it: Debian and Ubuntu packages through apt-get, nothing else.
 
 library_packages=(libhwy-dev libtbb-dev libfmt-dev libcli11-dev nlohmann-json3-dev)
 test_packages=(libgtest-dev librapidcheck-dev python3-numpy)
-analysis_packages=(clang-14 clang-tidy-14 clang-format-14)
+analysis_packages=(clang libclang-rt-dev clang-tidy-14 clang-format-14)
 
 # missing_packages PACKAGE...: those that dpkg does not have installed.
 missing_packages() {

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Messages, stage times and failures. All of it goes to stderr: stdout belongs to the result.
 
 exit_environment=4  # the same number the program uses when the environment lacks something

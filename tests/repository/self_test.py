@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 """The checks of this folder find what they are for: each is shown a planted fault, and the right form beside it."""
+import contextlib
+import io
 import pathlib
 import sys
 import tempfile
@@ -7,10 +9,12 @@ import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "scripts" / "lib"))
 import docs  # noqa: E402
 import includes  # noqa: E402
 import kernels  # noqa: E402
 import symbols  # noqa: E402
+import test_report  # noqa: E402
 import words  # noqa: E402
 
 
@@ -174,6 +178,38 @@ class Docs(Tree):
         self.assertIn("no option --none", self.found("```sh\n./scripts/test --none\n```\n")[0])
         self.assertIn("no preset", self.found("```sh\ncmake --preset gone\n```\n")[0])
         self.assertIn("does not exist", self.found("    ./scripts/gone\n")[0])
+
+
+class Report(Tree):
+    CASES = {
+        "passed": '<testcase name="A.Passes" status="run"/>',
+        "failed": '<testcase name="A.Fails" status="fail"><failure message=""/></testcase>',
+        "skipped": '<testcase name="A.Skips" status="notrun"><skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/>'
+                   '<system-out>a.cpp:3: Skipped\nno GPU: driver error 35\n\n[  SKIPPED ] A.Skips</system-out></testcase>',
+        "not built": '<testcase name="a_NOT_BUILT" status="notrun"><skipped message="Unable to find executable"/></testcase>',
+    }
+
+    def report(self, *kinds, more=()):
+        self.write("report.xml", "<testsuite>" + "".join(self.CASES[kind] for kind in kinds) + "</testsuite>")
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            code = test_report.main([str(self.root / "report.xml"), *more])
+        return code, output.getvalue().splitlines()
+
+    def test_counts_stand_alone_on_the_last_line(self):
+        code, lines = self.report("passed", "skipped")
+        self.assertEqual((code, lines[-1]), (0, "1 passed, 0 failed, 1 skipped"))
+        self.assertIn("skipped, 1: no GPU: driver error 35", lines)
+
+    def test_a_failure_or_a_missing_program_fails(self):
+        self.assertEqual(self.report("passed", "failed")[0], 1)
+        self.assertEqual(self.report("passed", "not built")[0], 1)
+        self.assertEqual(self.report("passed", more=["failed: tidy"])[0], 1)
+
+    def test_a_run_without_tests_fails(self):
+        self.assertEqual(self.report()[0], 1)
+        self.assertEqual(self.report("skipped")[0], 1)
+        self.assertEqual(self.report("passed", more=[str(self.root / "gone.xml")])[0], 1)
 
 
 if __name__ == "__main__":
