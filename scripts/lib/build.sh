@@ -124,5 +124,8 @@ build() {
     fi
     fail "building" "the compiler's first complaint is above" "all of them are in $log"
   fi
-  grep -q '^ninja: no work to do' "$log" || say "built $preset: $* ($((SECONDS - started)) s)"
+  # Some steps, such as noting the commit, run every time; only what was compiled is worth a line.
+  if grep -qE '^\[[0-9]+/[0-9]+\] (Building|Linking)' "$log"; then
+    say "built $preset: $* ($((SECONDS - started)) s)"
+  fi
 }

@@ -20,6 +20,7 @@ CUDA = re.compile(r"^(cuda|cuda_\w+|device_launch_parameters|sm_\w+|mma|cooperat
 
 THIRD_PARTY = {
     "cuda": CUDA,
+    "intrinsics": re.compile(r"^\w+intrin\.h$"),
     "highway": re.compile(r"^hwy/"),
     "tbb": re.compile(r"^(oneapi/)?tbb/"),
     "fmt": re.compile(r"^fmt/"),
@@ -54,7 +55,9 @@ RULES = {
     "apps/": ([PUBLIC], ["fmt", "json", "system"]),
     "apps/cli/main.cpp": ([PUBLIC, "apps/"], ["cli"]),
     "apps/cli/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/"], ["fmt", "json", "system"]),
-    "apps/lab/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/", "lesson/", LEAF_HOST], ["fmt", "json", "system"]),
+    "apps/check/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/"], ["fmt", "system"]),
+    "apps/lab/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/", "lesson/", LEAF_HOST],
+                  ["fmt", "json", "highway", "tbb", "intrinsics", "system"]),  # it measures the machine itself
     "apps/lab/gpu/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/", "lesson/", "src/kernels/"], ["cuda", "fmt"]),
     "tests/install/consumer/": ([PUBLIC], []),
     "tests/": ([""], list(THIRD_PARTY) + ["system"]),
@@ -71,6 +74,9 @@ SELF_CONTAINED = "include/runmax/online_softmax.hpp"
 
 # Where an include in quotes or brackets is looked for, besides the includer's own folder.
 INCLUDE_PATHS = ["include", "src", "apps", "", "tests"]
+
+# Headers that CMake writes into the build directory.
+GENERATED = {"lab/build_info.hpp"}
 
 # CUDA host calls belong to the runtime, to kernels' launch code and to the lab's probes.
 CUDA_CALL = re.compile(r"\bcu(da)?[A-Z]\w+\s*\(")
@@ -125,6 +131,8 @@ def problem_with(root, path, bracket, name):
         return "its folder has no rule in tests/repository/includes.py"
     seen, others = RULES[folder]
     target, relative = resolve(root, path, name)
+    if target is None and name in GENERATED and path.startswith("apps/" + name.split("/")[0] + "/"):
+        return None
     if target is None:
         for party, pattern in THIRD_PARTY.items():
             if pattern.match(name):
