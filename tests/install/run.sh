@@ -49,7 +49,7 @@ case $step in
   program)
     cd /
     "$installed/bin/runmax" --version
-    "$installed/bin/runmax" plan q64:d64 --device cpu --kernel cpu_lesson_online
+    "$installed/bin/runmax" plan q64:d64 --device cpu
     ;;
   needs)
     # What a user's machine must have besides: the C++ runtime, oneTBB and libhwy, and no CUDA library.

@@ -20,9 +20,7 @@ int main() {
   tensors.o = runmax::packed_view(o, DType::f32, {1, 1, 1, 1}, Layout::bhsd);
   tensors.lse = runmax::packed_view(lse, DType::f32, {1, 1, 1, 1}, Layout::bhsd);
 
-  runmax::AttentionOptions options;
-  options.plan.kernel = "cpu_lesson_online";
-  const runmax::Status status = runmax::attention(tensors, options);
+  const runmax::Status status = runmax::attention(tensors);
   if (!status.ok()) {
     std::printf("attention refused: %s\n", status.message().c_str());
     return 1;
