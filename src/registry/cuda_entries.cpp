@@ -1,8 +1,27 @@
 #include "registry/cuda_entries.hpp"
 
+#include "kernels/forward/hopper/launch.hpp"
 #include "kernels/forward/simt/launch.hpp"
 
 namespace runmax {
+
+KernelEntry cuda_hopper_entry() {
+  KernelEntry entry;
+  entry.name = "cuda_hopper";
+  entry.device = DeviceKind::cuda;
+  entry.summary = "FP32-grade on Hopper's tensor cores: two fp16 planes an operand, 128 keys a tile";
+  entry.computed_as =
+      "three fp16 tensor-core products with block exponents, f32 tile accumulators added every 128 keys";
+  entry.serves = {.f32 = true, .causal_bottom_right = true, .causal_top_left = true, .window = true};
+  entry.refuses = hopper::forward_refuses;
+  entry.fill_plan = hopper::forward_plan;
+#if defined(RUNMAX_WITH_CUDA)
+  entry.run = hopper::forward_run;
+#else
+  entry.built = false;
+#endif
+  return entry;
+}
 
 KernelEntry cuda_simt_entry() {
   KernelEntry entry;

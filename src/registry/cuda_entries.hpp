@@ -5,6 +5,9 @@
 
 namespace runmax {
 
+// FP32-grade on Hopper's tensor cores (sm_90a).
+KernelEntry cuda_hopper_entry();
+
 // FP32 by FMA, any shape: plain, right, always there.
 KernelEntry cuda_simt_entry();
 
