@@ -57,16 +57,28 @@ struct WorkItem {
   int b, h, split, first_row, tile_begin, tile_end;
 };
 
-// The last query blocks come first: under a causal mask they are the longest.
+// The index that this block works on in its n-th round. Rounds run over the work items forwards and backwards
+// in turn: under a causal mask a block that had a long item in one round gets a short one in the next.
+__device__ inline std::uint32_t work_index(std::uint32_t round) {
+  return round * gridDim.x + (round % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
+}
+
+// Heads vary slowest, so that blocks which run at the same time read the same keys; the query blocks of a
+// head come last block first: under a causal mask those are the longest.
 template <ForwardTile config>
-__device__ WorkItem work_item(const ForwardArguments& args, std::int64_t index) {
+__device__ WorkItem work_item(const ForwardArguments& args, std::uint32_t index) {
   WorkItem work;
-  work.split = static_cast<int>(index % args.splits);
-  index /= args.splits;
-  work.h = static_cast<int>(index % args.query_heads);
-  index /= args.query_heads;
-  work.b = static_cast<int>(index % args.batch);
-  work.first_row = static_cast<int>(args.query_tiles - 1 - index / args.batch) * config.block_q();
+  const auto divide = [&](std::int64_t by) {
+    const auto divisor = static_cast<std::uint32_t>(by);
+    const std::uint32_t quotient = index / divisor;
+    const auto rest = static_cast<int>(index - quotient * divisor);
+    index = quotient;
+    return rest;
+  };
+  work.split = divide(args.splits);
+  work.first_row = (static_cast<int>(args.query_tiles) - 1 - divide(args.query_tiles)) * config.block_q();
+  work.h = divide(args.query_heads);
+  work.b = static_cast<int>(index);
   const int last_row = min(work.first_row + config.block_q(), args.query_len) - 1;
   const int begin = args.first_key(work.first_row) / block_kv;
   const int end = (args.last_key(last_row) + block_kv - 1) / block_kv;
@@ -85,8 +97,8 @@ __device__ void produce(Shared<config>& shared, const ForwardArguments& args) {
   RingPosition<config.slots> ring;
   std::uint32_t tile_count = 0;
   ptx::wait_for_dependencies();  // the images are written by the kernel before this one
-  for (std::int64_t index = blockIdx.x; index < args.work_items; index += gridDim.x) {
-    const WorkItem work = work_item<config>(args, index);
+  for (std::uint32_t round = 0; work_index(round) < args.work_items; ++round) {
+    const WorkItem work = work_item<config>(args, work_index(round));
     const std::int64_t head = work.b * args.kv_heads + work.h / args.group;
     for (int tile = work.tile_begin; tile < work.tile_end; ++tile, ++tile_count) {
       const unsigned char* image = args.images + (head * args.key_tiles + tile) * tile_bytes(config.dim);
@@ -432,6 +444,10 @@ __device__ void recompute_rows(const ForwardArguments& args, const WorkItem& wor
   const float* k = args.k.head(work.b, work.h / args.group);
   const float* v = args.v.head(work.b, work.h / args.group);
   const TileHeader* headers = args.headers + (work.b * args.kv_heads + work.h / args.group) * args.key_tiles;
+  bool listed = false;
+  for (int tile = work.tile_begin + lane; tile < work.tile_end; tile += 32)
+    listed = listed || headers[tile].listed_keys > 0 || headers[tile].listed_values > 0;
+  if (!__any_sync(0xffffffffu, listed)) return;
   for (int i = work.first_row + first_row; i < min(work.first_row + first_row + 16, args.query_len); ++i) {
     if (!sees_listed_key(args, headers, work, i)) continue;
     const float* q = args.q.head(work.b, work.h) + i * args.q.row_stride;
@@ -484,9 +500,9 @@ __device__ void consume(Shared<config>& shared, const ForwardArguments& args, in
   const int first_row = consumer * 64 + warp * 16 + lane / 4;  // and 8 below
   const int column = lane % 4 * 2;  // of each 8 keys or channels, and its neighbour
   RingPosition<config.slots> ring;
-  std::uint32_t tile_count = 0;
-  for (std::int64_t index = blockIdx.x; index < args.work_items; index += gridDim.x) {
-    const WorkItem work = work_item<config>(args, index);
+  int header_stage = 0;
+  for (std::uint32_t round = 0; work_index(round) < args.work_items; ++round) {
+    const WorkItem work = work_item<config>(args, work_index(round));
     split_queries(shared, args, work, consumer, warp, lane);
     ptx::fence_proxy_async_shared();
     ptx::named_barrier_sync(1 + consumer, 128);
@@ -499,14 +515,14 @@ __device__ void consume(Shared<config>& shared, const ForwardArguments& args, in
     const int bottom = min(work.first_row + consumer * 64 + 63, args.query_len - 1);
     const int common_begin = args.first_key(bottom), common_end = args.last_key(top);
 
-    int listed = 0;
     float o_reg[config.dim / 2];
 #pragma unroll
     for (int c = 0; c < config.dim / 2; ++c) o_reg[c] = 0.0f;
 
-    for (int tile = work.tile_begin; tile < work.tile_end; ++tile, ++tile_count) {
+    for (int tile = work.tile_begin; tile < work.tile_end; ++tile) {
       const int first_key = tile * block_kv;
-      const TileHeader& header = shared.headers[tile_count % config.header_stages];
+      const TileHeader& header = shared.headers[header_stage];
+      header_stage = header_stage + 1 == config.header_stages ? 0 : header_stage + 1;
       float s_reg[64], shrink[2];
       WeightPlanes p;
 
@@ -515,7 +531,6 @@ __device__ void consume(Shared<config>& shared, const ForwardArguments& args, in
       multiply_scores<config>(s_reg, q_hi, q_lo, k);
       release_operand(shared, held, lane);
 
-      listed |= header.listed_keys | header.listed_values;
       const bool edge = first_key < common_begin || first_key + block_kv > common_end;
       if (header.wide || edge) {
         if (header.wide) {
@@ -541,9 +556,13 @@ __device__ void consume(Shared<config>& shared, const ForwardArguments& args, in
         for (int c = 0; c < 4; ++c)
           o_reg[4 * n + c] = fmaf(o_reg[4 * n + c], shrink[c / 2], t_reg[4 * n + c]);
     }
-    store_rows<config>(o_reg, rows, args, work, first_row, column);
-    __syncwarp();  // other lanes store these rows again
-    if (listed != 0) recompute_rows<config>(args, work, consumer * 64 + warp * 16, lane);
+    // The work item is worked out again rather than kept in registers through the loop.
+    std::uint32_t index = work_index(round);
+    asm volatile("" : "+r"(index));
+    const WorkItem done = work_item<config>(args, index);
+    store_rows<config>(o_reg, rows, args, done, first_row, column);
+    __syncwarp();  // other lanes may store these rows again
+    recompute_rows<config>(args, done, consumer * 64 + warp * 16, lane);
   }
 }
 

@@ -25,6 +25,8 @@ std::optional<std::string> forward_refuses(const Problem& p, const DeviceFacts& 
   if (p.query_len >= longest || p.kv_len >= longest)
     return "query_len and kv_len below 2^29, got " + std::to_string(p.query_len) + " and " +
            std::to_string(p.kv_len);
+  if (p.batch * p.query_heads * ceil_div(p.query_len, 64) >= (std::int64_t{1} << 31) / most_splits)
+    return "batch * query_heads * query tiles must be below 2^26";
   if (p.batch * p.kv_heads * std::max<std::int64_t>(1, ceil_div(p.kv_len, block_kv)) >=
       (std::int64_t{1} << 31))
     return "batch * kv_heads * key tiles must be below 2^30";
