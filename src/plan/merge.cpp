@@ -1,4 +1,6 @@
-// Merging two finished partial results, with the algebra of online_softmax.hpp.
+// Merging two finished partial results, with the algebra of online_softmax.hpp in double.
+#include <cstdint>
+#include <cstdlib>
 #include <string>
 
 #include "runmax/runmax.hpp"
@@ -11,13 +13,36 @@ float& at(const TensorView& view, std::int64_t b, std::int64_t h, std::int64_t i
       view.data)[b * view.strides[0] + h * view.strides[1] + i * view.strides[2] + c * view.strides[3]];
 }
 
+std::string shape_text(const std::array<std::int64_t, 4>& s) {
+  return "(" + std::to_string(s[0]) + ", " + std::to_string(s[1]) + ", " + std::to_string(s[2]) + ", " +
+         std::to_string(s[3]) + ")";
+}
+
 Status check(const char* name, const TensorView& view, const std::array<std::int64_t, 4>& shape) {
+  const auto fail = [&](const std::string& rule) {
+    return Status(StatusCode::invalid_argument, std::string(name) + ": " + rule);
+  };
   if (view.dtype != DType::f32 || view.device.kind != DeviceKind::cpu)
-    return {StatusCode::unsupported, std::string(name) + ": merge takes f32 tensors on the CPU"};
+    return {StatusCode::unsupported, std::string(name) + ": merge takes f32 tensors on the CPU, got " +
+                                         std::string(dtype_name(view.dtype)) + " on " +
+                                         std::string(device_kind_name(view.device.kind))};
+  for (const std::int64_t size : view.shape)
+    if (size < 0) return fail("shape must not be negative, got " + shape_text(view.shape));
   if (view.shape != shape)
-    return {StatusCode::invalid_argument, std::string(name) + ": shape differs from that of o"};
-  if (view.data == nullptr && view.elements() != 0)
-    return {StatusCode::invalid_argument, std::string(name) + ": data is null"};
+    return fail("shape must be " + shape_text(shape) + " to fit o, got " + shape_text(view.shape));
+  if (view.elements() == 0) return {};
+  if (view.data == nullptr) return fail("data is null");
+  if (reinterpret_cast<std::uintptr_t>(view.data) % alignof(float) != 0)
+    return fail("data must be aligned to its element of 4 bytes");
+  return {};
+}
+
+// An output whose elements share memory would keep only the last of them.
+Status check_distinct(const char* name, const TensorView& view) {
+  for (std::size_t axis = 0; axis < 4; ++axis)
+    if (view.shape[axis] > 1 && view.strides[axis] == 0)
+      return {StatusCode::invalid_argument,
+              std::string(name) + ": is an output and cannot be broadcast (stride 0)"};
   return {};
 }
 
@@ -27,24 +52,26 @@ Status merge(const TensorView& o_a, const TensorView& lse_a, const TensorView& o
              const TensorView& o, const TensorView& lse) {
   std::array<std::int64_t, 4> lse_shape = o.shape;
   lse_shape[3] = 1;
-  for (Status status :
-       {check("o", o, o.shape), check("o_a", o_a, o.shape), check("o_b", o_b, o.shape),
-        check("lse", lse, lse_shape), check("lse_a", lse_a, lse_shape), check("lse_b", lse_b, lse_shape)})
+  for (Status status : {check("o", o, o.shape), check("o_a", o_a, o.shape), check("o_b", o_b, o.shape),
+                        check("lse", lse, lse_shape), check("lse_a", lse_a, lse_shape),
+                        check("lse_b", lse_b, lse_shape), check_distinct("o", o), check_distinct("lse", lse)})
     if (!status.ok()) return status;
+
+  // A finished result is a state whose max is its LSE and whose sum is 1 (0 if it saw no key).
+  const auto state = [](double value) {
+    return SoftmaxState<double>{value, value == negative_infinity<double>() ? 0.0 : 1.0};
+  };
   const StandardExp exp;
   for (std::int64_t b = 0; b < o.shape[0]; ++b)
     for (std::int64_t h = 0; h < o.shape[1]; ++h)
       for (std::int64_t i = 0; i < o.shape[2]; ++i) {
-        // A finished result is a state whose max is its LSE and whose sum is 1 (0 if it saw no key).
-        const float max_a = at(lse_a, b, h, i, 0), max_b = at(lse_b, b, h, i, 0);
-        const auto state = [](float lse_value) {
-          return SoftmaxState<float>{lse_value, lse_value == negative_infinity<float>() ? 0.0f : 1.0f};
-        };
-        const auto merged = softmax_merge(state(max_a), state(max_b), exp);
-        const float normalizer = softmax_normalizer(merged.state);
+        const auto merged = softmax_merge(state(at(lse_a, b, h, i, 0)), state(at(lse_b, b, h, i, 0)), exp);
+        const double normalizer = softmax_normalizer(merged.state);
         for (std::int64_t c = 0; c < o.shape[3]; ++c)
-          at(o, b, h, i, c) = merged.output(at(o_a, b, h, i, c), at(o_b, b, h, i, c)) * normalizer;
-        at(lse, b, h, i, 0) = softmax_lse(merged.state);
+          at(o, b, h, i, c) = static_cast<float>(merged.output(static_cast<double>(at(o_a, b, h, i, c)),
+                                                               static_cast<double>(at(o_b, b, h, i, c))) *
+                                                 normalizer);
+        at(lse, b, h, i, 0) = static_cast<float>(softmax_lse(merged.state));
       }
   return {};
 }
