@@ -12,12 +12,13 @@ Status broken(const std::string& argument, const std::string& rule) {
   return {StatusCode::invalid_argument, argument + ": " + rule};
 }
 
-// True if the product of the factors, each >= 0, times 8 bytes fits in int64.
+// True if the product of the factors, each >= 0, times 8 bytes fits in int64. A zero counts as one: strides
+// and sums of an empty tensor's sizes are computed too.
 template <class... Factors>
 bool bytes_fit(Factors... factors) {
   std::int64_t product = 8;
   for (std::int64_t factor : {static_cast<std::int64_t>(factors)...}) {
-    if (factor == 0) return true;
+    if (factor == 0) continue;
     if (product > std::numeric_limits<std::int64_t>::max() / factor) return false;
     product *= factor;
   }

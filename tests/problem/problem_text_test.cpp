@@ -79,6 +79,8 @@ TEST(ProblemRules, BrokenRulesNameArgumentRuleAndValue) {
   EXPECT_EQ(error_of("q8:f16:ieee"), "arithmetic: ieee and tf32 are modes of f32, not of f16");
   EXPECT_EQ(error_of("b1099511627776:q1099511627776"),
             "shape: each tensor must hold fewer than 2^60 elements");
+  // An empty tensor's other sizes are bounded too, or head_dim + value_dim overflows.
+  EXPECT_EQ(error_of("q0:d7188888888888829554"), "shape: each tensor must hold fewer than 2^60 elements");
 }
 
 }  // namespace
