@@ -18,21 +18,6 @@ using reference::Row;
 constexpr double reference_budget = 4e9;
 constexpr std::int64_t fewest_sampled_rows = 64;
 
-std::int64_t rows_to_compare(const Problem& p, std::int64_t asked) {
-  if (asked > 0) return std::min(asked, p.query_len);
-  const double row_cost = static_cast<double>(p.batch) * static_cast<double>(p.query_heads) *
-                          static_cast<double>(p.kv_len) * static_cast<double>(p.head_dim + p.value_dim);
-  const double rows = reference_budget / std::max(row_cost, 1.0);
-  if (rows >= static_cast<double>(p.query_len)) return p.query_len;
-  return std::min(p.query_len, std::max(fewest_sampled_rows, static_cast<std::int64_t>(rows)));
-}
-
-int worker_count(const DeviceFacts& facts, std::int32_t threads) {
-  if (threads > 0) return threads;
-  if (facts.device.kind == DeviceKind::cpu) return facts.threads;
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-}
-
 reference::Keys keys_of(const Problem& p, std::int64_t i) {
   const KeyRange keys = visible_keys(p.causal, p.window, p.query_len, p.kv_len, i);
   return {keys.begin, keys.end};
@@ -122,6 +107,21 @@ std::string device_text(const Device& device) {
 }
 
 }  // namespace
+
+std::int64_t rows_to_compare(const Problem& p, std::int64_t asked) {
+  if (asked > 0) return std::min(asked, p.query_len);
+  const double row_cost = static_cast<double>(p.batch) * static_cast<double>(p.query_heads) *
+                          static_cast<double>(p.kv_len) * static_cast<double>(p.head_dim + p.value_dim);
+  const double rows = reference_budget / std::max(row_cost, 1.0);
+  if (rows >= static_cast<double>(p.query_len)) return p.query_len;
+  return std::min(p.query_len, std::max(fewest_sampled_rows, static_cast<std::int64_t>(rows)));
+}
+
+int worker_count(const DeviceFacts& facts, std::int32_t threads) {
+  if (threads > 0) return threads;
+  if (facts.device.kind == DeviceKind::cpu) return facts.threads;
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
 
 bool KernelReport::accepted() const {
   return !refused() && trespass.empty() && !gates.empty() &&

@@ -60,6 +60,12 @@ bool lesson_gate_applies(InputKind kind);
 std::string repeat_command(const Problem& problem, const DeviceFacts& facts, const CheckOptions& options,
                            const std::string& kernel);
 
+// Query rows of each head to compare: as asked, or for 0 as many as the reference takes a few seconds for.
+std::int64_t rows_to_compare(const Problem& problem, std::int64_t asked);
+
+// Threads for the reference: as asked, or for 0 those of this machine.
+int worker_count(const DeviceFacts& facts, std::int32_t threads);
+
 // A failure is the status of a broken problem, of a forced kernel that refuses, or of the device.
 Result<CheckReport> check_problem(const Problem& problem, const DeviceFacts& facts,
                                   const CheckOptions& options);

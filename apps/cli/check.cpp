@@ -9,6 +9,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 
+#include "cli/check_json.hpp"
 #include "cli/commands.hpp"
 #include "cli/device_choice.hpp"
 #include "cli/output.hpp"
@@ -33,6 +34,26 @@ ordered_json element(const gate::Offender& o) {
   json["bound"] = number(o.bound);
   return json;
 }
+
+// Shows what is being done on a terminal's stderr, once the check has taken a second.
+class Progress {
+ public:
+  ~Progress() {
+    if (shown_) fmt::print(stderr, "\r\033[K");
+  }
+  void operator()(const std::string& what) {
+    if (!isatty(STDERR_FILENO) || std::chrono::steady_clock::now() - start_ < std::chrono::seconds(1)) return;
+    fmt::print(stderr, "\r\033[Kcheck: {}", what);
+    std::fflush(stderr);
+    shown_ = true;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  bool shown_ = false;
+};
+
+}  // namespace
 
 ordered_json to_json(const check::KernelReport& kernel) {
   ordered_json json{{"kernel", kernel.kernel}};
@@ -61,26 +82,6 @@ ordered_json to_json(const check::KernelReport& kernel) {
   json["repeat"] = kernel.repeat;
   return json;
 }
-
-// Shows what is being done on a terminal's stderr, once the check has taken a second.
-class Progress {
- public:
-  ~Progress() {
-    if (shown_) fmt::print(stderr, "\r\033[K");
-  }
-  void operator()(const std::string& what) {
-    if (!isatty(STDERR_FILENO) || std::chrono::steady_clock::now() - start_ < std::chrono::seconds(1)) return;
-    fmt::print(stderr, "\r\033[Kcheck: {}", what);
-    std::fflush(stderr);
-    shown_ = true;
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  bool shown_ = false;
-};
-
-}  // namespace
 
 ExitCode check_command(const CheckArguments& arguments) {
   Result<Problem> problem = parse_problem(arguments.problem);

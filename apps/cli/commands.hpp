@@ -55,6 +55,7 @@ struct RunArguments {
   int threads = 0;
   int num_splits = 0;
   bool causal = false;
+  bool check = false;
   bool json = false;
 };
 ExitCode run_command(const RunArguments& arguments);

@@ -97,6 +97,9 @@ int main(int argc, char** argv) {
   run_app->add_option("--kernel", run.kernel, "Force a kernel of `runmax list`");
   run_app->add_option("--threads", run.threads, "CPU: at most this many threads (0 is all)");
   run_app->add_option("--num-splits", run.num_splits, "Split the keys into so many parts (0 is automatic)");
+  run_app->add_flag(
+      "--check", run.check,
+      "Compare with the double-precision reference first; if rejected, exit 1 and write nothing");
   run_app->add_flag("--json", run.json, "One JSON object on stdout");
   run_app->callback([&] { code = run_command(run); });
 

@@ -8,9 +8,11 @@
 #include <optional>
 
 #include "cli/attention_arrays.hpp"
+#include "cli/check_json.hpp"
 #include "cli/commands.hpp"
 #include "cli/device_choice.hpp"
 #include "cli/output.hpp"
+#include "cli/run_check.hpp"
 #include "files/input_file.hpp"
 #include "files/npy.hpp"
 #include "files/output_files.hpp"
@@ -286,8 +288,35 @@ Status write_outputs(const RunArguments& a, const Answer& answer, const OutputSh
   return out.commit();
 }
 
+// The command that repeats this run.
+std::string repeat_command(const RunArguments& a) {
+  std::string command = "runmax run";
+  const auto add = [&](const char* option, const std::string& value, const std::string& default_value = "") {
+    if (value == default_value) return;
+    const bool plain = value.find_first_not_of(
+                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                           "_-./,:=+") == std::string::npos;
+    command += std::string(" ") + option + " " + (plain ? value : fmt::format("'{}'", value));
+  };
+  for (const NamedPath& path : inputs(a)) add(path.option, path.path);
+  for (const NamedPath& path : outputs(a)) add(path.option, path.path);
+  add("--layout", a.layout, "bshd");
+  add("--softmax-scale", a.softmax_scale);
+  if (a.causal) command += " --causal";
+  add("--causal-align", a.causal_align);
+  add("--window", a.window);
+  add("--softcap", a.softcap);
+  add("--arithmetic", a.arithmetic, "fp32-grade");
+  add("--device", a.device, "auto");
+  add("--kernel", a.kernel);
+  add("--threads", std::to_string(a.threads), "0");
+  add("--num-splits", std::to_string(a.num_splits), "0");
+  return command + " --check";
+}
+
 nlohmann::ordered_json report(const RunArguments& a, const Inputs& in, const Plan& plan,
-                              const DeviceFacts& facts, const OutputShapes& shapes, const Answer& answer) {
+                              const DeviceFacts& facts, const std::optional<OutputShapes>& shapes,
+                              const Answer& answer, const std::optional<RunVerdict>& verdict) {
   nlohmann::ordered_json json;
   json["schema"] = "runmax.run";
   json["version"] = 1;
@@ -312,11 +341,26 @@ nlohmann::ordered_json report(const RunArguments& a, const Inputs& in, const Pla
   input("k", in.k, a.k);
   input("v", in.v, a.v);
   json["outputs"] = nlohmann::ordered_json::array();
-  json["outputs"].push_back({{"name", "o"}, {"file", a.out}, {"shape", shapes.o}, {"dtype", "f32"}});
-  if (!a.in.empty() || !a.lse.empty())
-    json["outputs"].push_back(
-        {{"name", "lse"}, {"file", a.in.empty() ? a.lse : a.out}, {"shape", shapes.lse}, {"dtype", "f32"}});
+  if (shapes) {
+    json["outputs"].push_back({{"name", "o"}, {"file", a.out}, {"shape", shapes->o}, {"dtype", "f32"}});
+    if (!a.in.empty() || !a.lse.empty())
+      json["outputs"].push_back({{"name", "lse"},
+                                 {"file", a.in.empty() ? a.lse : a.out},
+                                 {"shape", shapes->lse},
+                                 {"dtype", "f32"}});
+  }
+  if (verdict) {
+    json["check"] = to_json(verdict->kernel);
+    json["check"].erase("memory");  // the guard bytes of `check` do not lie round the user's arrays
+    json["check"]["rows"] = {{"per_head", verdict->rows}, {"compared", verdict->rows_compared}};
+    json["accepted"] = verdict->accepted();
+  }
   return json;
+}
+
+void print_json(const nlohmann::ordered_json& json) {
+  // A file name need not be UTF-8.
+  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 std::string summary(const RunArguments& a, const Plan& plan, const DeviceFacts& facts,
@@ -353,19 +397,32 @@ ExitCode run_command(const RunArguments& arguments) {
       plan(problem, device.value().facts,
            {.kernel = arguments.kernel, .threads = arguments.threads, .num_splits = arguments.num_splits});
   if (!planned.ok()) return complain(planned.status());
-  const bool want_lse = !arguments.in.empty() || !arguments.lse.empty();
+  const bool want_lse = !arguments.in.empty() || !arguments.lse.empty() || arguments.check;
   Result<Answer> answer = compute(planned.value(), in, layout.value(), want_lse);
   if (!answer.ok()) return complain(answer.status());
 
   const OutputShapes shapes{output_shape(in.q.array.shape, problem),
                             lse_shape(in.q.array.shape.size(), problem)};
+  std::optional<RunVerdict> verdict;
+  if (arguments.check)
+    verdict = judge_run(planned.value(), device.value().facts, layout.value(), in.q, in.k, in.v,
+                        answer.value().o, answer.value().lse, repeat_command(arguments));
+  if (verdict && !verdict->accepted()) {
+    if (arguments.json) {
+      print_json(report(arguments, in, planned.value(), device.value().facts, std::nullopt, answer.value(),
+                        verdict));
+    } else {
+      fmt::print("{}", verdict->text());
+    }
+    return complain(ExitCode::rejected, "the answer is rejected; nothing is written");
+  }
   if (Status status = write_outputs(arguments, answer.value(), shapes); !status.ok())
     return complain(ExitCode::environment, status.message());
   if (arguments.json) {
-    fmt::print("{}\n", report(arguments, in, planned.value(), device.value().facts, shapes, answer.value())
-                           .dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    print_json(report(arguments, in, planned.value(), device.value().facts, shapes, answer.value(), verdict));
   } else {
     fmt::print("{}\n", summary(arguments, planned.value(), device.value().facts, shapes, answer.value()));
+    if (verdict) fmt::print("{}", verdict->text());
   }
   return ExitCode::done;
 }

@@ -131,6 +131,14 @@ def group_masks(rng):
         npy_case(*x(*lengths), options=("--scale", "-0.25"), scale=-0.25)
 
 
+def group_check(rng):
+    for layout, rank in (("bshd", 4), ("bhsd", 3), ("bshd", 2)):
+        heads = (4, 2) if rank > 2 else (1, 1)
+        x = arrays(rng, 2 if rank == 4 else 1, *heads, 65, 130, 16, 24)
+        npy_case(*x, rank=rank, layout=layout, options=("--check",))
+        npy_case(*x, rank=rank, layout=layout, options=("--check", "--causal"), causal="bottom-right")
+
+
 def group_lengths(rng):
     for query_len, kv_len in ((1, 1), (0, 5), (5, 0), (31, 257), (257, 31), (1, 1009)):
         npy_case(*arrays(rng, 1, 2, 1, query_len, kv_len, 64, 64))
@@ -144,7 +152,8 @@ def group_special(rng):
     q[0, 0, 1, 3] = np.nan
     for name, x in (("q", q), ("k", k), ("v", v)):
         np.save(f"{name}.npy", x[0, 0].astype("<f4"))
-    run("--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--out", "o.npy", "--lse", "lse.npy")
+    options = ("--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--out", "o.npy", "--lse", "lse.npy")
+    assert "check: accepted" in run(*options, "--check").stdout
     rows = np.isnan(np.load("o.npy")).all(axis=1)
     assert list(rows) == [False, True, False, False], f"NaN rows {rows}"
     assert list(np.isnan(np.load("lse.npy"))) == [False, True, False, False]

@@ -15,6 +15,7 @@
 
 #include "cli/attention_arrays.hpp"
 #include "cli/commands.hpp"
+#include "cli/run_check.hpp"
 #include "files/file_bytes.hpp"
 #include "files/input_file.hpp"
 #include "files/npy.hpp"
@@ -389,6 +390,79 @@ TEST_F(RunSafetensors, ErrorsNameFileTensorAndRule) {
       refusal(),
       "--in x.safetensors: tensor 'k': the head dimension of k must equal that of q, got 2 and 4 (q (5, "
       "4), k (7, 2))");
+}
+
+// O-122: a right answer, a wrong one and an unreadable input.
+TEST_F(Run, TheExitCodeOfACheckIsItsVerdict) {
+  put_qkv({5, 6, 4}, {7, 2, 4}, {7, 2, 3});
+  arguments_.check = true;
+  const Outcome right = run();
+  EXPECT_EQ(right.code, ExitCode::done) << right.error;
+  EXPECT_NE(right.out.find("check: accepted, 5 of 5 query rows"), std::string::npos) << right.out;
+  EXPECT_TRUE(fs::exists(at("o.npy")));
+  fs::remove(at("o.npy"));
+
+  // The mean of values near the largest float exists, their FP32 sum does not.
+  put("q.npy", files::npy_header({1, 1}) + files::raw(std::vector<float>{0}));
+  put("k.npy", files::npy_header({4, 1}) + files::raw(std::vector<float>(4, 0)));
+  put("v.npy", files::npy_header({4, 1}) + files::raw(std::vector<float>(4, 3e38f)));
+  arguments_.kernel = "cpu_lesson_online";
+  const Outcome wrong = run();
+  EXPECT_EQ(wrong.code, ExitCode::rejected);
+  EXPECT_NE(wrong.out.find("check: REJECTED"), std::string::npos) << wrong.out;
+  EXPECT_NE(wrong.out.find("finiteness gate: FAILED o[0,0,0,0] got inf want 3"), std::string::npos)
+      << wrong.out;
+  EXPECT_NE(wrong.out.find("repeat: runmax run --q "), std::string::npos) << wrong.out;
+  EXPECT_EQ(wrong.error, "runmax: the answer is rejected; nothing is written\n");
+  EXPECT_FALSE(fs::exists(at("o.npy")));
+  arguments_.json = true;
+  const Outcome json = run();
+  EXPECT_EQ(json.code, ExitCode::rejected);
+  EXPECT_EQ(nlohmann::json::parse(json.out)["accepted"], false);
+  EXPECT_TRUE(nlohmann::json::parse(json.out)["outputs"].empty());
+
+  put("v.npy", "unreadable");
+  EXPECT_EQ(run().code, ExitCode::bad_input);
+}
+
+class RunCheckLayout : public testing::TestWithParam<Layout> {};
+
+TEST_P(RunCheckLayout, FindsOneWrongElementWhereItIs) {
+  // Equal scores, so that the answer is the mean of v: query heads 0 and 1 share the KV head of 1, the others
+  // that of 5.
+  const bool bshd = GetParam() == Layout::bshd;
+  const auto array = [&](std::int64_t heads, std::int64_t length, std::vector<float> values) {
+    files::FloatArray a;
+    a.shape = bshd ? Shape{length, heads, 1} : Shape{heads, length, 1};
+    a.values = std::move(values);
+    return NamedArray{"array", a};
+  };
+  const NamedArray q = array(4, 3, std::vector<float>(12, 0)), k = array(2, 2, std::vector<float>(4, 1));
+  const NamedArray v = array(2, 2, bshd ? std::vector<float>{1, 5, 1, 5} : std::vector<float>{1, 1, 5, 5});
+  Problem problem;
+  ASSERT_TRUE(take_shapes(q, k, v, GetParam(), problem).ok());
+  const DeviceFacts facts = device_facts({}).value();
+  const Plan planned = plan(problem, facts).value();
+  std::vector<float> o(12), lse(12, std::log(2.0f));
+  for (std::size_t i = 0; i < 3; ++i)
+    for (std::size_t h = 0; h < 4; ++h) o[bshd ? i * 4 + h : h * 3 + i] = h < 2 ? 1 : 5;
+  EXPECT_TRUE(judge_run(planned, facts, GetParam(), q, k, v, o, lse, "again").accepted());
+  o[bshd ? 1 * 4 + 2 : 2 * 3 + 1] = 5.01f;
+  const RunVerdict verdict = judge_run(planned, facts, GetParam(), q, k, v, o, lse, "again");
+  EXPECT_FALSE(verdict.accepted());
+  EXPECT_NE(verdict.text().find("hostile gate: FAILED o[0,2,1,0] got 5.01"), std::string::npos)
+      << verdict.text();
+  EXPECT_NE(verdict.text().find("repeat: again"), std::string::npos);
+}
+INSTANTIATE_TEST_SUITE_P(All, RunCheckLayout, testing::Values(Layout::bshd, Layout::bhsd),
+                         [](const auto& test) { return test.param == Layout::bshd ? "bshd" : "bhsd"; });
+
+TEST_F(Run, ACheckWithoutAQueryRowIsAccepted) {
+  put_qkv({0, 4}, {7, 4}, {7, 4});
+  arguments_.check = true;
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, ExitCode::done);
+  EXPECT_NE(outcome.out.find("check: accepted, there is no query row"), std::string::npos) << outcome.out;
 }
 
 // O-121
