@@ -95,21 +95,23 @@ std::vector<float> host_answer(const HeadCase& c) {
   return o;
 }
 
-// Verdicts of one answer. far_below_zero has scores whose rounding alone is beyond the lesson gate, so there
-// the hostile gate is the right one.
+// Verdicts of one answer by each gate. far_below_zero has scores whose rounding alone is beyond the lesson
+// gate, so there the hostile gate is the right one.
 struct Verdicts {
-  gate::Verdict lesson, hostile;
+  gate::Verdict finiteness, lesson, hostile;
 };
 
 inline Verdicts judge_answer(const HeadCase& c, const std::vector<float>& o, int threads = 2) {
+  gate::FinitenessGate finiteness;
   gate::LessonGate lesson(c.n);
   gate::HostileGate hostile(c.n, gate::SequentialSum::allowed);
   reference::for_each_reference_row(c.head(), reference::all_rows(c.n), reference::AllKeys{c.n}, threads,
                                     [&](std::int64_t i, const reference::Row<double>& row) {
+                                      finiteness.add_row(0, 0, i, row, o.data() + i * test_dim, 1);
                                       lesson.add_row(0, 0, i, row, o.data() + i * test_dim, 1);
                                       hostile.add_row(0, 0, i, row, o.data() + i * test_dim, 1);
                                     });
-  return {lesson.verdict(), hostile.verdict()};
+  return {finiteness.verdict(), lesson.verdict(), hostile.verdict()};
 }
 
 inline std::string words(const HeadCase& c, const gate::Verdict& verdict) {

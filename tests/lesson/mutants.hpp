@@ -11,7 +11,8 @@
 namespace runmax {
 namespace lesson {
 
-// accuracy: every value is finite and some are wrong. finiteness: NaN or infinity where a number is wanted.
+// The gate that is meant to catch a fault. accuracy: the lesson gate and the hostile gate, on an answer that
+// the finiteness gate lets through. finiteness: that gate itself, NaN or infinity where a number is wanted.
 enum class Catcher { accuracy, finiteness };
 
 struct Mutant {
@@ -44,10 +45,10 @@ inline std::string rejected_as_meant(const Mutant& mutant, const Verdicts& verdi
   if (verdicts.lesson.passed) return "the lesson gate accepts it";
   if (verdicts.hostile.passed) return "the hostile gate accepts it";
   if (!verdicts.lesson.has_offender) return "no offending element is named";
-  const bool finite = verdicts.lesson.finite;
-  if (mutant.catcher == Catcher::accuracy && !finite)
-    return "it is not finite, so accuracy is not what caught it";
-  if (mutant.catcher == Catcher::finiteness && finite) return "every value is finite";
+  if (mutant.catcher == Catcher::accuracy && !verdicts.finiteness.passed)
+    return "the finiteness gate rejects it before accuracy is asked";
+  if (mutant.catcher == Catcher::finiteness && verdicts.finiteness.passed)
+    return "the finiteness gate accepts it";
   return "";
 }
 
