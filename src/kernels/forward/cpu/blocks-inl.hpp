@@ -78,7 +78,13 @@ inline void scores(const ScoreTile& t) {
   const std::int64_t steps =
       std::max<std::int64_t>((t.head_dim + forward_tile.depth - 1) / forward_tile.depth, 1);
   const std::int64_t depth = (t.head_dim + steps - 1) / steps;
-  const TileKeys all = panels_of(t.keys, t.rows);
+  // Most register tiles touch the same panels in every group: found once, not per group.
+  TileKeys panels[forward_tile.block_q / forward_tile.rows];
+  TileKeys all;
+  for (std::int64_t first = 0; first < t.rows; first += forward_tile.rows)
+    panels[first / forward_tile.rows] =
+        panels_of(t.keys + first, std::min(forward_tile.rows, t.rows - first));
+  all = hull(panels, (t.rows + forward_tile.rows - 1) / forward_tile.rows);
   // A group of panels stays in the first-level cache while every row passes over it.
   for (std::int32_t g = all.begin / group * group; g < all.end; g += group)
     for (std::int64_t step = 0; step < steps; ++step) {
@@ -87,26 +93,26 @@ inline void scores(const ScoreTile& t) {
       const bool last = step + 1 == steps;
       for (std::int64_t first = 0; first < t.rows; first += forward_tile.rows) {
         const std::int64_t rows = std::min(forward_tile.rows, t.rows - first);
-        const TileKeys panels = cut(panels_of(t.keys + first, rows), g, g + group);
-        if (panels.begin >= panels.end) continue;
+        const TileKeys part = cut(panels[first / forward_tile.rows], g, g + group);
+        if (part.begin >= part.end) continue;
         switch (rows) {
           case 1:
-            score_row_block<1>(t, first, panels, c0, count, last);
+            score_row_block<1>(t, first, part, c0, count, last);
             break;
           case 2:
-            score_row_block<2>(t, first, panels, c0, count, last);
+            score_row_block<2>(t, first, part, c0, count, last);
             break;
           case 3:
-            score_row_block<3>(t, first, panels, c0, count, last);
+            score_row_block<3>(t, first, part, c0, count, last);
             break;
           case 4:
-            score_row_block<4>(t, first, panels, c0, count, last);
+            score_row_block<4>(t, first, part, c0, count, last);
             break;
           case 5:
-            score_row_block<5>(t, first, panels, c0, count, last);
+            score_row_block<5>(t, first, part, c0, count, last);
             break;
           default:
-            score_row_block<tile_rows>(t, first, panels, c0, count, last);
+            score_row_block<tile_rows>(t, first, part, c0, count, last);
             break;
         }
       }
@@ -135,6 +141,7 @@ HWY_INLINE float largest_score(const float* scores, TileKeys keys) {
 inline void weights(const WeightTile& t) {
   const Floats d;
   const Vector scale = hn::Set(d, t.exponent_scale);
+  const Vector lowest = hn::Set(d, lowest_exponent(t.exponent_scale));
   for (std::int64_t first = 0; first < t.rows; first += forward_tile.rows) {
     const std::int64_t rows = std::min(forward_tile.rows, t.rows - first);
     const TileKeys panels = panels_of(t.keys + first, rows);
@@ -153,14 +160,13 @@ inline void weights(const WeightTile& t) {
       const float new_max = std::max(old_max, tile_max);
       const Vector max = hn::Set(d, new_max);
       const float rescale =
-          new_max == old_max
-              ? 1.0f
-              : hn::GetLane(exp2_nonpositive(d, hn::Mul(scale, hn::Sub(hn::Set(d, old_max), max))));
+          new_max == old_max ? 1.0f
+                             : hn::GetLane(exp2_scaled(d, hn::Sub(hn::Set(d, old_max), max), scale, lowest));
 
       // Four sums: fewer additions in a row, and no waiting for the one before.
       Vector sum[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
       const auto weight = [&](std::int64_t j) HWY_ATTR {
-        return exp2_nonpositive(d, hn::Mul(scale, hn::Sub(hn::LoadU(d, row + j), max)));
+        return exp2_scaled(d, hn::Sub(hn::LoadU(d, row + j), max), scale, lowest);
       };
       const auto masked = [&](std::int64_t j) HWY_ATTR {
         const Vector p = hn::IfThenElseZero(lanes_between(j, keys), weight(j));
@@ -194,34 +200,44 @@ inline void weights(const WeightTile& t) {
   }
 }
 
-// Rows whose visible keys differ: each row's own keys, in ascending order and in one register chain per
-// channel, so that the sum has the same bits as in a tile where all rows agree.
-template <int vectors>
-HWY_INLINE void ragged_values(const ValueTile& t, std::int64_t first, std::int64_t rows, std::int64_t begin,
-                              std::int64_t end, std::int64_t channel) {
-  for (std::int64_t r = first; r < first + rows; ++r) {
-    const TileKeys keys = cut(t.keys[r], begin, end);
-    if (keys.begin >= keys.end) continue;
-    value_register_tile<1, vectors>(
-        t.weights + r * t.weights_stride + keys.begin, 0, t.v + keys.begin * t.v_stride + channel, t.v_stride,
-        keys.end - keys.begin, Into::fresh, t.out + r * t.padded_value_dim + channel, 0);
-  }
+// A group of channels of a tile's V.
+struct ValueGroup {
+  const float* v;  // at the tile's first key
+  std::int64_t stride;
+  std::int64_t channel;
+  std::int64_t width;
+};
+
+HWY_INLINE ValueGroup value_group(const ValueTile& t, std::int64_t channel) {
+  const std::int64_t width = std::min(forward_tile.value_group, t.padded_value_dim - channel);
+  const std::int64_t stride = t.v.row_stride != 0 ? t.v.row_stride : width;
+  return {t.v.data + channel / forward_tile.value_group * t.v.group_stride + t.v.first_key * stride, stride,
+          channel, width};
 }
 
 template <int rows>
-HWY_INLINE void value_row_block(const ValueTile& t, std::int64_t first, TileKeys keys, std::int64_t channel,
-                                std::int64_t width) {
+HWY_INLINE void value_row_block(const ValueTile& t, const ValueGroup& group, std::int64_t first,
+                                TileKeys keys) {
   const float* p = t.weights + first * t.weights_stride + keys.begin;
-  const float* v = t.v + keys.begin * t.v_stride;
-  float* out = t.out + first * t.padded_value_dim;
-  const std::int64_t end = channel + width;
-  for (; channel + tile_width <= end; channel += tile_width)
-    value_register_tile<rows, tile_vectors>(p, t.weights_stride, v + channel, t.v_stride,
-                                            keys.end - keys.begin, Into::fresh, out + channel,
-                                            t.padded_value_dim);
-  for (; channel < end; channel += lanes)
-    value_register_tile<rows, 1>(p, t.weights_stride, v + channel, t.v_stride, keys.end - keys.begin,
-                                 Into::fresh, out + channel, t.padded_value_dim);
+  const float* v = group.v + keys.begin * group.stride;
+  float* out = t.out + first * t.padded_value_dim + group.channel;
+  std::int64_t c = 0;
+  for (; c + tile_width <= group.width; c += tile_width)
+    value_register_tile<rows, tile_vectors>(p, t.weights_stride, v + c, group.stride, keys.end - keys.begin,
+                                            Into::fresh, out + c, t.padded_value_dim);
+  for (; c < group.width; c += lanes)
+    value_register_tile<rows, 1>(p, t.weights_stride, v + c, group.stride, keys.end - keys.begin, Into::fresh,
+                                 out + c, t.padded_value_dim);
+}
+
+// Rows whose visible keys differ: each row's own keys, so that no weight of 0 meets a value that the row does
+// not see, which may be NaN.
+HWY_INLINE void ragged_values(const ValueTile& t, const ValueGroup& group, std::int64_t first,
+                              std::int64_t rows, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t r = first; r < first + rows; ++r) {
+    const TileKeys keys = cut(t.keys[r], begin, end);
+    if (keys.begin < keys.end) value_row_block<1>(t, group, r, keys);
+  }
 }
 
 HWY_INLINE void rescale_rows(const ValueTile& t) {
@@ -235,46 +251,63 @@ HWY_INLINE void rescale_rows(const ValueTile& t) {
   }
 }
 
+// The keys of a register tile's rows, if they are the same for all of them.
+struct SharedKeys {
+  TileKeys keys;
+  bool agree = true;
+};
+
+HWY_INLINE SharedKeys shared_keys(const TileKeys* keys, std::int64_t rows) {
+  SharedKeys shared{keys[0]};
+  for (std::int64_t r = 1; r < rows; ++r) shared.agree = shared.agree && keys[r] == keys[0];
+  return shared;
+}
+
 inline void values(const ValueTile& t) {
   if (t.rescale) rescale_rows(t);
+  SharedKeys shared[forward_tile.block_q / forward_tile.rows];
+  for (std::int64_t first = 0; first < t.rows; first += forward_tile.rows)
+    shared[first / forward_tile.rows] =
+        shared_keys(t.keys + first, std::min(forward_tile.rows, t.rows - first));
   const TileKeys all = hull(t.keys, t.rows);
-  if (all.begin >= all.end) return;
   for (std::int64_t begin = all.begin / forward_tile.chain * forward_tile.chain; begin < all.end;
        begin += forward_tile.chain) {
     const std::int64_t end = begin + forward_tile.chain;
-    for (std::int64_t channel = 0; channel < t.padded_value_dim; channel += tile_width) {
-      const std::int64_t width = std::min(tile_width, t.padded_value_dim - channel);
+    for (std::int64_t channel = 0; channel < t.padded_value_dim; channel += forward_tile.value_group) {
+      const ValueGroup group = value_group(t, channel);
       for (std::int64_t first = 0; first < t.rows; first += forward_tile.rows) {
         const std::int64_t rows = std::min(forward_tile.rows, t.rows - first);
-        const TileKeys keys = cut(t.keys[first], begin, end);
-        bool agree = true;
-        for (std::int64_t r = 1; r < rows; ++r) agree = agree && cut(t.keys[first + r], begin, end) == keys;
-        if (!agree) {
-          std::int64_t c = channel;
-          for (; c + tile_width <= channel + width; c += tile_width)
-            ragged_values<tile_vectors>(t, first, rows, begin, end, c);
-          for (; c < channel + width; c += lanes) ragged_values<1>(t, first, rows, begin, end, c);
+        SharedKeys own = shared[first / forward_tile.rows];
+        // Rows that differ elsewhere may agree within this chain.
+        for (std::int64_t r = 0; !own.agree && r < rows; ++r)
+          if (cut(t.keys[first + r], begin, end) != cut(t.keys[first], begin, end))
+            break;
+          else
+            own.agree = r + 1 == rows;
+        if (!own.agree) {
+          ragged_values(t, group, first, rows, begin, end);
           continue;
         }
+        const TileKeys keys = cut(own.keys, begin, end);
         if (keys.begin >= keys.end) continue;
         switch (rows) {
           case 1:
-            value_row_block<1>(t, first, keys, channel, width);
+            value_row_block<1>(t, group, first, keys);
             break;
           case 2:
-            value_row_block<2>(t, first, keys, channel, width);
+            value_row_block<2>(t, group, first, keys);
             break;
           case 3:
-            value_row_block<3>(t, first, keys, channel, width);
+            value_row_block<3>(t, group, first, keys);
             break;
           case 4:
-            value_row_block<4>(t, first, keys, channel, width);
+            value_row_block<4>(t, group, first, keys);
             break;
           case 5:
-            value_row_block<5>(t, first, keys, channel, width);
+            value_row_block<5>(t, group, first, keys);
             break;
           default:
-            value_row_block<tile_rows>(t, first, keys, channel, width);
+            value_row_block<tile_rows>(t, group, first, keys);
             break;
         }
       }

@@ -6,22 +6,33 @@
 namespace runmax::cpu {
 
 struct ForwardTile {
-  std::int64_t rows;      // query rows of a register tile
-  std::int64_t panel;     // keys of a packed panel of K; value channels are padded to the same multiple
-  std::int64_t block_q;   // query rows of a work item
-  std::int64_t block_kv;  // keys between two updates of a row's maximum
-  std::int64_t chain;     // keys summed in registers before they join the row's output
-  std::int64_t depth;     // head dimensions summed in registers before they join the score
+  std::int64_t rows;     // query rows of a register tile
+  std::int64_t panel;    // keys of a packed panel of K; value channels are padded to the same multiple
+  std::int64_t block_q;  // query rows of a work item
+  std::int64_t
+      score_rows;  // query rows whose scores exist at one time, so that they stay in the first-level cache
+  std::int64_t block_kv;     // keys between two updates of a row's maximum
+  std::int64_t value_group;  // channels of V that are packed side by side
+  std::int64_t chain;        // keys summed in registers before they join the row's output
+  std::int64_t depth;        // head dimensions summed in registers before they join the score
 };
 
 // chain 128: a longer run of additions to one register loses up to 2^-24 of the largest term per key when
 // that term comes first, which at 512 is more than the lesson gate allows (NOTES.md).
-inline constexpr ForwardTile forward_tile{
-    .rows = 6, .panel = 16, .block_q = 96, .block_kv = 512, .chain = 128, .depth = 128};
+inline constexpr ForwardTile forward_tile{.rows = 6,
+                                          .panel = 16,
+                                          .block_q = 96,
+                                          .score_rows = 48,
+                                          .block_kv = 512,
+                                          .value_group = 64,
+                                          .chain = 128,
+                                          .depth = 128};
 
-static_assert(forward_tile.block_q % forward_tile.rows == 0);
+static_assert(forward_tile.block_q % forward_tile.score_rows == 0);
+static_assert(forward_tile.score_rows % forward_tile.rows == 0);
 static_assert(forward_tile.block_kv % forward_tile.chain == 0);
 static_assert(forward_tile.chain % forward_tile.panel == 0);
+static_assert(forward_tile.value_group % forward_tile.panel == 0);
 
 // Floats from one row of scores to the next. A stride of 2^k bytes would send all rows to the same cache
 // sets.

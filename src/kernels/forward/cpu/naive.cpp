@@ -84,8 +84,12 @@ class NaiveRun {
     TileKeys* keys = nullptr;
   };
 
-  StridedRows rows_of(const TensorView& view, std::int64_t kv_head, std::int64_t key) const {
+  StridedRows head_rows_of(const TensorView& view, std::int64_t kv_head, std::int64_t key) const {
     return head_rows(view, kv_head / problem_.kv_heads, kv_head % problem_.kv_heads, key);
+  }
+
+  PackedValues packed_values(std::int64_t kv_head) const {
+    return {memory_.packed_v + kv_head * problem_.kv_len * value_dim_, problem_.kv_len};
   }
 
   void pack() {
@@ -95,11 +99,11 @@ class NaiveRun {
       const std::int64_t head = item / blocks;
       const std::int64_t key = item % blocks * forward_tile.block_kv;
       const std::int64_t keys = std::min(forward_tile.block_kv, kv_len - key);
-      functions_.pack_keys(rows_of(tensors_.k, head, key), keys, problem_.head_dim,
+      functions_.pack_keys(head_rows_of(tensors_.k, head, key), keys, problem_.head_dim,
                            memory_.packed_k + (head * keys_stride_ + key) * problem_.head_dim);
       if (!in_place_)
-        functions_.pack_rows(rows_of(tensors_.v, head, key), keys, problem_.value_dim, value_dim_,
-                             memory_.packed_v + (head * kv_len + key) * value_dim_);
+        functions_.pack_values(head_rows_of(tensors_.v, head, key), keys, problem_.value_dim, key,
+                               packed_values(head));
     });
   }
 
@@ -167,9 +171,8 @@ class NaiveRun {
       ValueTile tile;
       tile.weights = matrix_row(block) + key;
       tile.weights_stride = keys_stride_;
-      tile.v = in_place_ ? rows_of(tensors_.v, block.kv_head, key).data
-                         : memory_.packed_v + (block.kv_head * problem_.kv_len + key) * value_dim_;
-      tile.v_stride = value_dim_;
+      tile.v = in_place_ ? values_where_they_lie(head_rows_of(tensors_.v, block.kv_head, key))
+                         : rows_of(packed_values(block.kv_head), key);
       tile.padded_value_dim = value_dim_;
       tile.rows = block.rows;
       tile.keys = block.keys;

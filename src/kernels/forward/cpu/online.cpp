@@ -48,6 +48,7 @@ struct Scratch {
   float* out;
   RowStates states;
   TileKeys* keys;
+  KeyRange* visible;
   float* k;
   float* v;
 };
@@ -89,14 +90,17 @@ struct Memory {
     const std::int64_t keys = s.shared_pack ? 0 : std::min(forward_tile.block_kv, padded(p.kv_len));
     Scratch scratch;
     scratch.q = regions.take(packed_query_floats(rows, p.head_dim));
-    scratch.scores = regions.take(rows * score_stride);
-    scratch.lane_max = regions.take(rows * forward_tile.panel);
+    const std::int64_t score_rows = std::min(forward_tile.score_rows, rows);
+    scratch.scores = regions.take(score_rows * score_stride);
+    scratch.lane_max = regions.take(score_rows * forward_tile.panel);
     scratch.out = regions.take(rows * padded(p.value_dim));
     scratch.states.max = regions.take(rows);
     scratch.states.sum = regions.take(rows);
     scratch.states.rescale = regions.take(rows);
     static_assert(sizeof(TileKeys) == 2 * sizeof(float));
     scratch.keys = reinterpret_cast<TileKeys*>(regions.take(2 * rows));
+    static_assert(sizeof(KeyRange) == 4 * sizeof(float));
+    scratch.visible = reinterpret_cast<KeyRange*>(regions.take(4 * rows));
     scratch.k = regions.take(keys * p.head_dim);
     scratch.v = regions.take(keys * padded(p.value_dim));
     return scratch;
@@ -153,30 +157,35 @@ class OnlineRun {
       functions_.pack_keys(k_rows(first_head + slot, key), keys, problem_.head_dim,
                            memory_.packed_k + (slot * padded(kv_len) + key) * problem_.head_dim);
       if (!in_place_)
-        functions_.pack_rows(v_rows(first_head + slot, key), keys, problem_.value_dim, value_dim_,
-                             memory_.packed_v + (slot * kv_len + key) * value_dim_);
+        functions_.pack_values(v_rows(first_head + slot, key), keys, problem_.value_dim, key,
+                               packed_values(slot));
     });
+  }
+
+  PackedValues packed_values(std::int64_t slot) const {
+    return {memory_.packed_v + slot * problem_.kv_len * value_dim_, problem_.kv_len};
   }
 
   // Points the tile's K and V at the shared packs, or packs them for this tile alone.
   void take_keys(const Scratch& scratch, std::int64_t kv_head, std::int64_t slot, std::int64_t key,
                  std::int64_t keys, ScoreTile& scores, ValueTile& values) const {
-    const StridedRows v = v_rows(kv_head, key);
     if (schedule_.shared_pack) {
       scores.k = memory_.packed_k + (slot * padded(problem_.kv_len) + key) * problem_.head_dim;
-      values.v = in_place_ ? v.data : memory_.packed_v + (slot * problem_.kv_len + key) * value_dim_;
-      values.v_stride = value_dim_;
+      values.v = in_place_ ? values_where_they_lie(v_rows(kv_head, key)) : rows_of(packed_values(slot), key);
       return;
     }
     functions_.pack_keys(k_rows(kv_head, key), keys, problem_.head_dim, scratch.k);
     scores.k = scratch.k;
-    if (v.channel_stride == 1 && problem_.value_dim == value_dim_) {
-      values.v = v.data;
-      values.v_stride = v.row_stride;
+    const StridedRows v = v_rows(kv_head, key);
+    // A few rows read V too seldom to pay for packing it.
+    const bool few_rows = geometry_.rows() <= 2 * forward_tile.rows;
+    if (in_place_ ||
+        (few_rows && v.channel_stride == 1 && v.row_stride != 0 && problem_.value_dim == value_dim_)) {
+      values.v = values_where_they_lie(v);
     } else {
-      functions_.pack_rows(v, keys, problem_.value_dim, value_dim_, scratch.v);
-      values.v = scratch.v;
-      values.v_stride = value_dim_;
+      const PackedValues packed{scratch.v, keys};
+      functions_.pack_values(v, keys, problem_.value_dim, 0, packed);
+      values.v = rows_of(packed, 0);
     }
   }
 
@@ -198,7 +207,7 @@ class OnlineRun {
 
     KeyRange all{problem_.kv_len, 0};
     for (std::int64_t r = 0; r < rows; ++r) {
-      const KeyRange keys = geometry_.keys(first + r);
+      const KeyRange keys = scratch.visible[r] = geometry_.keys(first + r);
       if (keys.begin >= keys.end) continue;
       all.begin = std::min(all.begin, keys.begin);
       all.end = std::max(all.end, keys.end);
@@ -215,7 +224,7 @@ class OnlineRun {
       for (std::int64_t key =
                split_begin + (begin - split_begin) / forward_tile.block_kv * forward_tile.block_kv;
            key < end; key += forward_tile.block_kv)
-        add_tile(scratch, kv_head, slot, first, rows, key, std::min(key + forward_tile.block_kv, split_end));
+        add_tile(scratch, kv_head, slot, rows, key, std::min(key + forward_tile.block_kv, split_end));
     }
     if (schedule_.num_splits > 1) return;
     for (std::int64_t r = 0; r < rows; ++r) {
@@ -225,51 +234,47 @@ class OnlineRun {
     }
   }
 
-  void add_tile(const Scratch& scratch, std::int64_t kv_head, std::int64_t slot, std::int64_t first,
-                std::int64_t rows, std::int64_t key, std::int64_t end) const {
+  void add_tile(const Scratch& scratch, std::int64_t kv_head, std::int64_t slot, std::int64_t rows,
+                std::int64_t key, std::int64_t end) const {
     for (std::int64_t r = 0; r < rows; ++r) {
-      const KeyRange keys = geometry_.keys(first + r);
+      const KeyRange keys = scratch.visible[r];
       const std::int64_t low = std::clamp(keys.begin, key, end);
       const std::int64_t high = std::clamp(keys.end, low, end);
       scratch.keys[r] = {static_cast<std::int32_t>(low - key), static_cast<std::int32_t>(high - key)};
     }
     ScoreTile scores;
-    ValueTile values;
-    take_keys(scratch, kv_head, slot, key, end - key, scores, values);
-    scores.q = scratch.q;
     scores.head_dim = problem_.head_dim;
-    scores.rows = rows;
-    scores.keys = scratch.keys;
     scores.scores = scratch.scores;
     scores.scores_stride = score_stride;
     scores.lane_max = scratch.lane_max;
-    functions_.scores(scores);
-
     WeightTile weights;
     weights.scores = scratch.scores;
     weights.scores_stride = score_stride;
-    weights.rows = rows;
-    weights.keys = scratch.keys;
     weights.lane_max = scratch.lane_max;
     weights.exponent_scale = scale_.exponent_scale;
-    weights.states = scratch.states;
-    functions_.weights(weights);
-
+    ValueTile values;
     values.weights = scratch.scores;
     values.weights_stride = score_stride;
     values.padded_value_dim = value_dim_;
-    values.rows = rows;
-    values.keys = scratch.keys;
-    values.rescale = scratch.states.rescale;
-    values.out = scratch.out;
-    functions_.values(values);
+    take_keys(scratch, kv_head, slot, key, end - key, scores, values);
+    for (std::int64_t r = 0; r < rows; r += forward_tile.score_rows) {
+      scores.q = scratch.q + r * problem_.head_dim;
+      scores.keys = weights.keys = values.keys = scratch.keys + r;
+      scores.rows = weights.rows = values.rows = std::min(forward_tile.score_rows, rows - r);
+      weights.states = {scratch.states.max + r, scratch.states.sum + r, scratch.states.rescale + r};
+      values.rescale = weights.states.rescale;
+      values.out = scratch.out + r * value_dim_;
+      functions_.scores(scores);
+      functions_.weights(weights);
+      functions_.values(values);
+    }
   }
 
   // Folds the splits of each row in ascending order, with the algebra of online_softmax.hpp.
   void merge_wave(std::int64_t first_head, std::int64_t heads) {
     const std::int64_t rows = geometry_.rows();
     const std::int64_t tiles = geometry_.row_tiles();
-    const auto exp = [this](float x) { return exp2_of(scale_.exponent_scale * x); };
+    const auto exp = [this](float x) { return weight_of(x); };
     workers_.for_each(heads * tiles, [&](std::int64_t, std::int64_t item) {
       const std::int64_t slot = item / tiles;
       const std::int64_t begin = item % tiles * forward_tile.block_q;
@@ -290,9 +295,10 @@ class OnlineRun {
     });
   }
 
-  float exp2_of(float x) const {
+  // The weight of a score that lies x below the maximum.
+  float weight_of(float x) const {
     float result = 0;
-    functions_.exp2(&x, &result, 1);
+    functions_.exp2(&x, scale_.exponent_scale, &result, 1);
     return result;
   }
 

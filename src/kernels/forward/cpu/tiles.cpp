@@ -2,6 +2,7 @@
 #include "kernels/forward/cpu/tiles.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -19,29 +20,84 @@ HWY_BEFORE_NAMESPACE();
 namespace runmax::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Keys [first, last) of a panel, one element at a time.
+inline void pack_keys_plain(const StridedRows& source, std::int64_t first, std::int64_t last,
+                            std::int64_t channel, std::int64_t head_dim, float* packed) {
+  for (std::int64_t j = first; j < last; ++j)
+    for (std::int64_t c = channel; c < head_dim; ++c)
+      packed[c * forward_tile.panel + j] = source.data[j * source.row_stride + c * source.channel_stride];
+}
+
+// Keys [first, first + 4) of a panel whose channels are neighbours, by 4 x 4 transposes; returns the first
+// channel that is left.
+inline std::int64_t pack_four_keys(const StridedRows& source, std::int64_t first, std::int64_t head_dim,
+                                   float* packed) {
+  std::int64_t c = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::FixedTag<float, 4> d4;
+  const hn::Repartition<double, decltype(d4)> d2;
+  const float* from = source.data + first * source.row_stride;
+  for (; c + 4 <= head_dim; c += 4) {
+    const auto r0 = hn::LoadU(d4, from + c);
+    const auto r1 = hn::LoadU(d4, from + source.row_stride + c);
+    const auto r2 = hn::LoadU(d4, from + 2 * source.row_stride + c);
+    const auto r3 = hn::LoadU(d4, from + 3 * source.row_stride + c);
+    const auto low01 = hn::BitCast(d2, hn::InterleaveLower(d4, r0, r1));
+    const auto low23 = hn::BitCast(d2, hn::InterleaveLower(d4, r2, r3));
+    const auto high01 = hn::BitCast(d2, hn::InterleaveUpper(d4, r0, r1));
+    const auto high23 = hn::BitCast(d2, hn::InterleaveUpper(d4, r2, r3));
+    float* to = packed + c * forward_tile.panel + first;
+    hn::StoreU(hn::BitCast(d4, hn::InterleaveLower(d2, low01, low23)), d4, to);
+    hn::StoreU(hn::BitCast(d4, hn::InterleaveUpper(d2, low01, low23)), d4, to + forward_tile.panel);
+    hn::StoreU(hn::BitCast(d4, hn::InterleaveLower(d2, high01, high23)), d4, to + 2 * forward_tile.panel);
+    hn::StoreU(hn::BitCast(d4, hn::InterleaveUpper(d2, high01, high23)), d4, to + 3 * forward_tile.panel);
+  }
+#else
+  (void)source, (void)first, (void)head_dim, (void)packed;
+#endif
+  return c;
+}
+
 inline void pack_keys(const StridedRows& source, std::int64_t keys, std::int64_t head_dim, float* packed) {
   constexpr std::int64_t panel = forward_tile.panel;
   for (std::int64_t first = 0; first < keys; first += panel) {
     const std::int64_t count = std::min(panel, keys - first);
     float* to = packed + first * head_dim;
-    const float* from = source.data + first * source.row_stride;
+    const StridedRows from{source.data + first * source.row_stride, source.row_stride, source.channel_stride};
     if (count < panel) std::fill(to, to + panel * head_dim, 0.0f);
-    for (std::int64_t j = 0; j < count; ++j)
-      for (std::int64_t c = 0; c < head_dim; ++c)
-        to[c * panel + j] = from[j * source.row_stride + c * source.channel_stride];
+    std::int64_t j = 0;
+    if (source.channel_stride == 1)
+      for (; j + 4 <= count; j += 4)
+        pack_keys_plain(from, j, j + 4, pack_four_keys(from, j, head_dim, to), head_dim, to);
+    pack_keys_plain(from, j, count, 0, head_dim, to);
   }
 }
 
-inline void pack_rows(const StridedRows& source, std::int64_t rows, std::int64_t dim, std::int64_t padded_dim,
-                      float* packed) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const float* from = source.data + r * source.row_stride;
-    float* to = packed + r * padded_dim;
-    if (source.channel_stride == 1)
-      std::copy(from, from + dim, to);
-    else
-      for (std::int64_t c = 0; c < dim; ++c) to[c] = from[c * source.channel_stride];
-    std::fill(to + dim, to + padded_dim, 0.0f);
+// A register tile of six query rows with neighbouring channels, times a power of two that floats hold.
+inline void pack_query_rows(const StridedRows& source, std::int64_t head_dim, float factor, float* packed) {
+  const float* row[tile_rows];
+  for (int r = 0; r < tile_rows; ++r) row[r] = source.data + r * source.row_stride;
+  for (std::int64_t c = 0; c < head_dim; ++c) {
+    RUNMAX_UNROLL
+    for (int r = 0; r < tile_rows; ++r) packed[c * tile_rows + r] = factor * row[r][c];
+  }
+}
+
+inline void pack_values(const StridedRows& source, std::int64_t keys, std::int64_t value_dim,
+                        std::int64_t first_key, const PackedValues& packed) {
+  constexpr std::int64_t panel = forward_tile.panel;
+  for (std::int64_t channel = 0; channel < value_dim; channel += forward_tile.value_group) {
+    const std::int64_t count = std::min(forward_tile.value_group, value_dim - channel);
+    const std::int64_t width = (count + panel - 1) / panel * panel;
+    float* to = packed.data + channel * packed.keys + first_key * width;
+    const float* from = source.data + channel * source.channel_stride;
+    for (std::int64_t j = 0; j < keys; ++j, to += width, from += source.row_stride) {
+      if (source.channel_stride == 1)
+        std::copy(from, from + count, to);
+      else
+        for (std::int64_t c = 0; c < count; ++c) to[c] = from[c * source.channel_stride];
+      std::fill(to + count, to + width, 0.0f);
+    }
   }
 }
 
@@ -55,20 +111,30 @@ inline float largest(const float* values_of_row, std::int64_t count) {
   return most;
 }
 
-inline void exp2_array(const float* in, float* out, std::int64_t count) {
+inline void exp2_array(const float* in, float scale, float* out, std::int64_t count) {
   const Floats d;
+  const Vector scales = hn::Set(d, scale);
+  const Vector lowest = hn::Set(d, lowest_exponent(scale));
   for (std::int64_t i = 0; i < count; i += lanes) {
     float buffer[forward_tile.panel] = {};
     const auto n = static_cast<std::size_t>(std::min(lanes, count - i));
     std::memcpy(buffer, in + i, n * sizeof(float));
-    hn::StoreU(exp2_nonpositive(d, hn::LoadU(d, buffer)), d, buffer);
+    hn::StoreU(exp2_scaled(d, hn::LoadU(d, buffer), scales, lowest), d, buffer);
     std::memcpy(out + i, buffer, n * sizeof(float));
   }
 }
 
 const TileFunctions* functions() {
-  static const TileFunctions table{
-      hwy::TargetName(HWY_TARGET), lanes, pack_keys, pack_rows, scores, weights, largest, values, exp2_array};
+  static const TileFunctions table{hwy::TargetName(HWY_TARGET),
+                                   lanes,
+                                   pack_keys,
+                                   pack_values,
+                                   pack_query_rows,
+                                   scores,
+                                   weights,
+                                   largest,
+                                   values,
+                                   exp2_array};
   return &table;
 }
 
@@ -95,12 +161,21 @@ std::int64_t packed_query_floats(std::int64_t rows, std::int64_t head_dim) {
 
 void pack_queries(const StridedRows& source, std::int64_t first, std::int64_t rows, std::int64_t head_dim,
                   double factor, float* packed) {
-  for (std::int64_t r = 0; r < rows; ++r) {
+  // A power of two in a float's normal range gives the same product in float as in double.
+  const auto narrow = static_cast<float>(factor);
+  const bool fits = narrow == factor && std::abs(narrow) >= std::numeric_limits<float>::min();
+  for (std::int64_t r = 0; r < rows;) {
     const std::int64_t at = first + r;
     float* to = packed + at / forward_tile.rows * forward_tile.rows * head_dim + at % forward_tile.rows;
-    const float* from = source.data + r * source.row_stride;
+    const StridedRows from{source.data + r * source.row_stride, source.row_stride, source.channel_stride};
+    if (fits && from.channel_stride == 1 && at % forward_tile.rows == 0 && rows - r >= forward_tile.rows) {
+      tile_functions().pack_query_rows(from, head_dim, narrow, to);
+      r += forward_tile.rows;
+      continue;
+    }
     for (std::int64_t c = 0; c < head_dim; ++c)
-      to[c * forward_tile.rows] = static_cast<float>(factor * from[c * source.channel_stride]);
+      to[c * forward_tile.rows] = static_cast<float>(factor * from.data[c * from.channel_stride]);
+    ++r;
   }
 }
 

@@ -21,6 +21,21 @@ struct StridedRows {
   std::int64_t channel_stride = 1;
 };
 
+// V packed as [group of 64 channels][keys][channels of the group]: rows of a group lie side by side, so that
+// a run of keys fills all sets of the first-level cache. The last group may be narrower.
+struct PackedValues {
+  float* data = nullptr;
+  std::int64_t keys = 0;
+};
+
+// The rows of V that a tile reads, from `first_key` on: packed, or where the caller has them.
+struct ValueRows {
+  const float* data = nullptr;
+  std::int64_t first_key = 0;
+  std::int64_t row_stride = 0;    // in place; 0: packed, the width of the group
+  std::int64_t group_stride = 0;  // from a group's first channel to the next group's
+};
+
 // scores = Q K^T for `rows` rows and the keys of one tile.
 struct ScoreTile {
   const float* q = nullptr;  // packed by pack_queries
@@ -56,8 +71,7 @@ struct WeightTile {
 struct ValueTile {
   const float* weights = nullptr;
   std::int64_t weights_stride = 0;
-  const float* v = nullptr;  // the tile's first key; rows of padded_value_dim readable floats
-  std::int64_t v_stride = 0;
+  ValueRows v;
   std::int64_t padded_value_dim = 0;  // a multiple of panel
   std::int64_t rows = 0;
   const TileKeys* keys = nullptr;
@@ -71,16 +85,19 @@ struct TileFunctions {
 
   // (keys, head_dim) -> [panel][head_dim][16]; the last panel is filled up with zeros.
   void (*pack_keys)(const StridedRows& source, std::int64_t keys, std::int64_t head_dim, float* packed);
-  // (rows, dim) -> rows of padded_dim floats, filled up with zeros.
-  void (*pack_rows)(const StridedRows& source, std::int64_t rows, std::int64_t dim, std::int64_t padded_dim,
-                    float* packed);
+  // Rows of V, to keys [first_key, first_key + keys) of `packed`; channels are filled up with zeros to a
+  // panel.
+  void (*pack_values)(const StridedRows& source, std::int64_t keys, std::int64_t value_dim,
+                      std::int64_t first_key, const PackedValues& packed);
+  // Six rows with neighbouring channels -> [head_dim][6], times factor.
+  void (*pack_query_rows)(const StridedRows& source, std::int64_t head_dim, float factor, float* packed);
   void (*scores)(const ScoreTile&);
   void (*weights)(const WeightTile&);
   // The largest of `count` scores, NaN left out; the lowest finite number if there is none.
   float (*largest)(const float* scores, std::int64_t count);
   void (*values)(const ValueTile&);
-  // out[i] = exp2(in[i]) as `weights` computes it.
-  void (*exp2)(const float* in, float* out, std::int64_t count);
+  // out[i] = exp2(scale * in[i]) as `weights` computes it: in[i] <= 0 < scale.
+  void (*exp2)(const float* in, float scale, float* out, std::int64_t count);
 };
 
 // Floats that pack_queries writes for `rows` rows.
