@@ -66,6 +66,7 @@ struct LabArguments {
   std::uint64_t seed = 1;
   int threads = 0;
   double time_limit = 120;  // seconds that one run of one path may take
+  bool pitfalls = false;
   bool json = false;
   bool no_color = false;
 };

@@ -112,6 +112,7 @@ int main(int argc, char** argv) {
   lab_app->add_option("--threads", lab.threads, "CPU: at most this many threads (0 is all)");
   lab_app->add_option("--time-limit", lab.time_limit, "CPU: skip a path of which one run takes more seconds")
       ->capture_default_str();
+  lab_app->add_flag("--pitfalls", lab.pitfalls, "Also make the lesson's mistakes, and measure each");
   lab_app->add_flag("--json", lab.json, "One JSON object on stdout, schema runmax.lab");
   lab_app->add_flag("--no-color", lab.no_color, "Plain text even on a terminal (as NO_COLOR does)");
   lab_app->callback([&] { code = lab_command(lab); });

@@ -151,6 +151,12 @@ std::string report_json(const Report& report) {
          {"outcome", lesson::outcome_name(p.outcome)},
          {"figures", p.figures},
          {"reason", p.reason}});
+  if (!report.pitfalls.empty()) {
+    json["pitfalls"] = Json::array();
+    for (const Pitfall& p : report.pitfalls)
+      json["pitfalls"].push_back(
+          {{"name", p.name}, {"shown", or_null(p.shown)}, {"figures", p.figures}, {"meaning", p.meaning}});
+  }
   json["meaning"] = meaning(report);
   json["passed"] = passed(report);
   return json.dump(2) + "\n";

@@ -14,6 +14,7 @@
 #include "lab/bench.hpp"
 #include "lab/build_info.hpp"
 #include "lab/gpu/resources.hpp"
+#include "lab/pitfalls.hpp"
 #include "lab/report.hpp"
 #include "lab/study.hpp"
 
@@ -159,7 +160,15 @@ ExitCode run_lab(const LabArguments& arguments) {
     for (PathResult& result : results.value()) report.results.push_back(std::move(result));
   }
   report.sources = sources_of(report.results);
-  show(arguments.json ? report_json(report) : results_text(report, style));
+  if (!arguments.json) show(results_text(report, style));
+  if (arguments.pitfalls) {
+    Result<std::vector<Pitfall>> pitfalls =
+        study_pitfalls(options, report.limits.empty_launch_ms.median, *bench);
+    progress.clear();
+    if (!pitfalls.ok()) return complain(pitfalls.status());
+    report.pitfalls = std::move(pitfalls.value());
+  }
+  show(arguments.json ? report_json(report) : conclusions_text(report, style));
   return passed(report) ? ExitCode::done : ExitCode::rejected;
 }
 

@@ -76,6 +76,14 @@ struct Skipped {
   bool fits_cache = false;  // the naive path's workspace fits in the last-level cache
 };
 
+// One of the lesson's mistakes, made on purpose.
+struct Pitfall {
+  std::string name;
+  std::optional<bool> shown;  // whether the figures show the harm; nothing if the mistake cannot be made here
+  std::string figures;
+  std::string meaning;
+};
+
 // SHA-256 over the sources of the kernels that were measured.
 struct KernelSources {
   std::string folder;
@@ -97,6 +105,7 @@ struct Report {
   std::vector<KernelResource> resources;
   std::string why_no_resources;
   std::vector<PathResult> results;
+  std::vector<Pitfall> pitfalls;  // empty unless asked for
 
   double ridge() const { return lesson::ridge_point(limits.fma_rate, limits.copy_rate.median); }
   const PathResult* find(std::int64_t n, std::string_view path) const;
@@ -126,6 +135,7 @@ std::string costs_text(const Report& report, TextStyle style);
 std::string gates_text(const Report& report, TextStyle style);
 std::string resources_text(const Report& report, TextStyle style);
 std::string results_text(const Report& report, TextStyle style);
+std::string conclusions_text(const Report& report, TextStyle style);
 
 // The report as JSON, schema "runmax.lab", ending in a newline.
 std::string report_json(const Report& report);

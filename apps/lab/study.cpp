@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "gate/gate.hpp"
-#include "inputs/loud.hpp"
+#include "lab/data.hpp"
 #include "runmax/runmax.hpp"
 
 namespace runmax::lab {
@@ -25,49 +25,6 @@ std::vector<PathName> paths(DeviceKind kind) {
   if (kind == DeviceKind::cuda)
     return {{"naive", "cuda_lesson_naive"}, {"online", "cuda_lesson_online"}, {"runmax", ""}};
   return {{"naive", "cpu_naive"}, {"online", "cpu_lesson_online"}, {"runmax", ""}};
-}
-
-// One head of the lesson's data and the reference's answer for the gated rows.
-struct Data {
-  std::int64_t n = 0;
-  std::vector<float> q, k, v;
-  std::vector<std::int64_t> rows;
-  std::vector<reference::Row<double>> reference;
-
-  std::size_t bytes() const { return q.size() * sizeof(float); }
-};
-
-Data make_data(std::int64_t n, const StudyOptions& options) {
-  Data data;
-  data.n = n;
-  const auto size = static_cast<std::size_t>(n * head_dim);
-  data.q.resize(size);
-  data.k.resize(size);
-  data.v.resize(size);
-  inputs::draw_loud_head(options.seed, n, head_dim, data.q.data(), data.k.data(), data.v.data());
-  data.rows = gated_rows(n);
-  reference::Head<float> head;
-  head.q = {data.q.data(), head_dim, 1};
-  head.k = {data.k.data(), head_dim, 1};
-  head.v = {data.v.data(), head_dim, 1};
-  head.query_len = head.kv_len = n;
-  head.head_dim = head.value_dim = head_dim;
-  head.scale = 1 / std::sqrt(static_cast<double>(head_dim));
-  data.reference.reserve(data.rows.size());
-  reference::for_each_reference_row(
-      head, data.rows, reference::AllKeys{n}, options.threads,
-      [&](std::int64_t, const reference::Row<double>& row) { data.reference.push_back(row); });
-  return data;
-}
-
-Problem problem_of(std::int64_t query_len, std::int64_t kv_len, std::uint64_t seed) {
-  Problem problem;
-  problem.query_len = query_len;
-  problem.kv_len = kv_len;
-  problem.head_dim = problem.value_dim = head_dim;
-  problem.input = InputKind::loud;
-  problem.seed = seed;
-  return problem;
 }
 
 std::string mib(double bytes) { return fmt::format("{:.1f} MiB", bytes / 0x1p20); }
@@ -124,7 +81,7 @@ std::optional<double> estimated_seconds(const Plan& whole, const Data& data, con
   constexpr std::int64_t rows_per_thread = 64;
   const std::int64_t rows = rows_per_thread * options.threads;
   if (whole.device.kind == DeviceKind::cuda || data.n < 64 * rows) return std::nullopt;
-  Result<Plan> part = plan(problem_of(rows, data.n, options.seed), options.facts,
+  Result<Plan> part = plan(lab_problem(rows, data.n, options.seed), options.facts,
                            {.kernel = whole.kernel, .threads = options.threads});
   if (!part.ok()) return std::nullopt;
   MemoryLedger ledger;
@@ -187,7 +144,7 @@ Status study_path(const PathName& name, const Data& data, const StudyOptions& op
   result.n = data.n;
   result.path = name.path;
   result.kernel = name.kernel;
-  const Problem problem = problem_of(data.n, data.n, options.seed);
+  const Problem problem = lab_problem(data.n, data.n, options.seed);
   Result<Plan> planned = plan(problem, options.facts, {.kernel = name.kernel, .threads = options.threads});
   if (!planned.ok()) {
     result.outcome = Outcome::refused;
@@ -260,13 +217,19 @@ Status study_path(const PathName& name, const Data& data, const StudyOptions& op
 
 }  // namespace
 
-std::vector<std::int64_t> gated_rows(std::int64_t n) {
-  return n <= full_reference_len ? reference::all_rows(n) : reference::sampled_rows(n, sampled_row_count);
+Problem lab_problem(std::int64_t query_len, std::int64_t kv_len, std::uint64_t seed) {
+  Problem problem;
+  problem.query_len = query_len;
+  problem.kv_len = kv_len;
+  problem.head_dim = problem.value_dim = head_dim;
+  problem.input = InputKind::loud;
+  problem.seed = seed;
+  return problem;
 }
 
 Result<std::vector<PathResult>> study_length(std::int64_t n, const StudyOptions& options, Bench& bench) {
   options.progress(fmt::format("N = {}: reference in double on {} threads", n, options.threads));
-  const Data data = make_data(n, options);
+  const Data data = make_data(n, options.seed, options.threads);
   std::vector<PathResult> results;
   std::vector<float> naive, output;
   for (const PathName& name : paths(options.facts.device.kind)) {

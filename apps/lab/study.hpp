@@ -7,7 +7,6 @@
 
 #include "lab/bench.hpp"
 #include "lab/report.hpp"
-#include "reference/reference.hpp"
 
 namespace runmax::lab {
 
@@ -22,13 +21,8 @@ struct StudyOptions {
   std::function<void(const std::string&)> progress = [](const std::string&) {};
 };
 
-// Lengths above this are gated on a sample of query rows, so that the reference does not take longer than all
-// measurements together.
-constexpr std::int64_t full_reference_len = 8192;
-constexpr std::int64_t sampled_row_count = 512;
-
-// Query rows of length n that are gated, ascending.
-std::vector<std::int64_t> gated_rows(std::int64_t n);
+// The lesson's data as a problem: one head, in=loud.
+Problem lab_problem(std::int64_t query_len, std::int64_t kv_len, std::uint64_t seed);
 
 // The naive, the online and the engine's path at length n, in this order. A length that a kernel refuses or
 // that does not fit is a result; a status is returned only if the machine fails or a measurement contradicts

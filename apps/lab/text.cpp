@@ -200,7 +200,11 @@ std::string results_text(const Report& report, TextStyle style) {
     text += fmt::format("  no launches on a CPU; an empty parallel loop on {} threads takes {:.3f} us\n",
                         report.threads, empty_us);
 
-  text += heading("Five predictions", style);
+  return text;
+}
+
+std::string conclusions_text(const Report& report, TextStyle style) {
+  std::string text = heading("Five predictions", style);
   int number = 0;
   for (const lesson::Prediction& p : predictions(report)) {
     std::string outcome = lesson::outcome_name(p.outcome);
@@ -209,6 +213,13 @@ std::string results_text(const Report& report, TextStyle style) {
     text += fmt::format("  {}. {}: {}\n", ++number, p.name, outcome);
     if (!p.figures.empty()) text += "     " + p.figures + "\n";
     text += "     " + p.reason + "\n";
+  }
+  if (!report.pitfalls.empty()) text += heading("Pitfalls", style);
+  number = 0;
+  for (const Pitfall& p : report.pitfalls) {
+    text += fmt::format("  {}. {}\n", ++number, p.name);
+    if (!p.figures.empty()) text += "     " + p.figures + "\n";
+    text += "     " + p.meaning + "\n";
   }
   text += heading("What this means", style);
   text += "  " + meaning(report) + "\n";

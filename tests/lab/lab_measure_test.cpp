@@ -1,16 +1,17 @@
 // The measuring kit on clocks and memory that the test makes up, and on this machine where that is cheap.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "lab/cpu_cache.hpp"
+#include "lab/data.hpp"
 #include "lab/fma_loop.hpp"
 #include "lab/memory.hpp"
 #include "lab/report.hpp"
 #include "lab/sampling.hpp"
 #include "lab/statistics.hpp"
-#include "lab/study.hpp"
 
 namespace runmax::lab {
 namespace {

@@ -145,7 +145,7 @@ TEST(LabText, FailureNamesTheElementAndTheCommandThatRepeatsIt) {
   const std::string text = results_text(report, {});
   EXPECT_NE(text.find("query row 5, head dimension 17"), std::string::npos) << text;
   EXPECT_NE(text.find("repeat: runmax check q256:d64:in=loud"), std::string::npos) << text;
-  EXPECT_NE(text.find("a gate FAILED"), std::string::npos) << text;
+  EXPECT_NE(conclusions_text(report, {}).find("a gate FAILED"), std::string::npos);
 }
 
 TEST(LabText, ColorIsOnlyWhereItIsWanted) {

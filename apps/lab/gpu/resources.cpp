@@ -1,7 +1,5 @@
 #include "lab/gpu/resources.hpp"
 
-#include <iterator>
-
 #include "kernels/lesson/launch.hpp"
 
 namespace runmax::lab {
@@ -20,25 +18,19 @@ Result<std::vector<KernelResource>> kernel_resources(const DeviceFacts& facts) {
   if (const int error = lesson::read_resources(measured); error != 0)
     return Status(StatusCode::device_error,
                   std::string("cuda: reading kernel attributes: ") + lesson::error_text(error));
-  using Naive = lesson::NaiveConfig;
-  using Online = lesson::OnlineConfig;
-  constexpr int expected_shared[] = {4 * Naive::scores_shared_floats, 4 * Naive::softmax_shared_floats,
-                                     4 * Naive::weighted_sum_shared_floats, 4 * Online::shared_floats};
-  static_assert(std::size(expected_shared) == lesson::kernel_count);
   std::vector<KernelResource> list;
-  for (int i = 0; i < lesson::kernel_count; ++i) {
-    const lesson::KernelResources& m = measured[i];
+  for (const lesson::KernelResources& m : measured) {
     KernelResource resource;
     resource.kernel = m.name;
-    resource.is_online = i == lesson::kernel_count - 1;
+    resource.is_online = m.is_online;
     resource.threads = m.threads;
     resource.shared_bytes = m.shared_bytes;
-    resource.expected_shared_bytes = expected_shared[i];
+    resource.expected_shared_bytes = m.planned_shared_bytes;
     resource.registers = m.registers;
     resource.local_bytes = m.local_bytes;
     resource.blocks = m.blocks_per_multiprocessor;
     resource.occupancy = m.occupancy;
-    resource.predicted = lesson::predict_occupancy(limits, {m.threads, m.registers, expected_shared[i]});
+    resource.predicted = lesson::predict_occupancy(limits, {m.threads, m.registers, m.planned_shared_bytes});
     list.push_back(resource);
   }
   return list;
