@@ -1,8 +1,9 @@
 #include "lab/cpu_cache.hpp"
 
-#include <emmintrin.h>
+#include <hwy/cache_control.h>
 
 #include <algorithm>
+#include <atomic>
 #include <fstream>
 #include <string>
 
@@ -24,9 +25,10 @@ std::int64_t last_level_cache_bytes() {
 void flush_lines(const void* data, std::size_t bytes) {
   constexpr std::size_t line = 64;
   const char* begin = static_cast<const char*>(data);
-  for (std::size_t at = 0; at < bytes; at += line) _mm_clflush(begin + at);
-  if (bytes > 0) _mm_clflush(begin + bytes - 1);
-  _mm_mfence();
+  for (std::size_t at = 0; at < bytes; at += line) hwy::FlushCacheline(begin + at);
+  if (bytes > 0) hwy::FlushCacheline(begin + bytes - 1);
+  // The clock must not start before the last line has left.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 }  // namespace runmax::lab

@@ -21,7 +21,7 @@ std::vector<std::int64_t> gated_rows(std::int64_t n) {
   return n <= full_reference_len ? reference::all_rows(n) : reference::sampled_rows(n, sampled_row_count);
 }
 
-Data make_data(std::int64_t n, std::uint64_t seed, int threads, LoudKey loud) {
+Data draw_data(std::int64_t n, std::uint64_t seed, LoudKey loud) {
   Data data;
   data.n = n;
   const auto size = static_cast<std::size_t>(n * head_dim);
@@ -35,18 +35,22 @@ Data make_data(std::int64_t n, std::uint64_t seed, int threads, LoudKey loud) {
     swap_rows(data.v, inputs::loud_key(n), first);
   }
   data.rows = gated_rows(n);
+  return data;
+}
+
+void add_reference(Data& data, int threads) {
+  if (!data.reference.empty()) return;
   reference::Head<float> head;
   head.q = {data.q.data(), head_dim, 1};
   head.k = {data.k.data(), head_dim, 1};
   head.v = {data.v.data(), head_dim, 1};
-  head.query_len = head.kv_len = n;
+  head.query_len = head.kv_len = data.n;
   head.head_dim = head.value_dim = head_dim;
   head.scale = 1 / std::sqrt(static_cast<double>(head_dim));
   data.reference.reserve(data.rows.size());
   reference::for_each_reference_row(
-      head, data.rows, reference::AllKeys{n}, threads,
+      head, data.rows, reference::AllKeys{data.n}, threads,
       [&](std::int64_t, const reference::Row<double>& row) { data.reference.push_back(row); });
-  return data;
 }
 
 }  // namespace runmax::lab

@@ -22,13 +22,17 @@ enum class LoudKey { in_last_tile, in_first_tile };
 
 struct Data {
   std::int64_t n = 0;
-  std::vector<float> q, k, v;      // packed (n, head_dim)
-  std::vector<std::int64_t> rows;  // those that are gated
-  std::vector<reference::Row<double>> reference;
+  std::vector<float> q, k, v;                     // packed (n, head_dim)
+  std::vector<std::int64_t> rows;                 // those that are gated
+  std::vector<reference::Row<double>> reference;  // of these rows; empty until add_reference
 
   std::size_t bytes() const { return q.size() * sizeof(float); }  // of one matrix
 };
 
-Data make_data(std::int64_t n, std::uint64_t seed, int threads, LoudKey loud = LoudKey::in_last_tile);
+// Draws the matrices only.
+Data draw_data(std::int64_t n, std::uint64_t seed, LoudKey loud = LoudKey::in_last_tile);
+
+// Computes the reference on `threads` threads, if that has not been done.
+void add_reference(Data& data, int threads);
 
 }  // namespace runmax::lab

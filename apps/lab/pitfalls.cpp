@@ -93,7 +93,8 @@ class Pitfalls {
   }
 
   Result<gate::Verdict> with_fault(Fault fault, LoudKey loud) {
-    const Data data = make_data(fault_len, options_.seed, options_.threads, loud);
+    Data data = draw_data(fault_len, options_.seed, loud);
+    add_reference(data, options_.threads);
     Result<HeadOnDevice> head = HeadOnDevice::make(data, options_.facts.device, 0);
     if (!head.ok()) return head.status();
     const HeadBuffers buffers = head.value().buffers();
@@ -185,7 +186,8 @@ class Pitfalls {
   Status baseline() {
     options_.progress("pitfall: a baseline that nobody would ship");
     const std::int64_t n = gpu() ? gpu_baseline_len : cpu_baseline_len;
-    const Data data = make_data(n, options_.seed, options_.threads);
+    Data data = draw_data(n, options_.seed);
+    add_reference(data, options_.threads);
     const auto matrix = static_cast<std::size_t>(n * n) * sizeof(float);
     Result<HeadOnDevice> head = HeadOnDevice::make(data, options_.facts.device, gpu() ? 2 * matrix : matrix);
     if (!head.ok()) return head.status();
@@ -234,7 +236,8 @@ class Pitfalls {
       return {};
     }
     options_.progress("pitfall: the key tile without its padding");
-    const Data data = make_data(gpu_baseline_len, options_.seed, options_.threads);
+    Data data = draw_data(gpu_baseline_len, options_.seed);
+    add_reference(data, options_.threads);
     Result<HeadOnDevice> head = HeadOnDevice::make(data, options_.facts.device, 0);
     if (!head.ok()) return head.status();
     const HeadBuffers buffers = head.value().buffers();
@@ -263,7 +266,7 @@ class Pitfalls {
       add(name, "", "not applicable here: a CPU launches no kernels", std::nullopt);
       return {};
     }
-    const Data data = make_data(gpu_baseline_len, options_.seed, options_.threads);
+    const Data data = draw_data(gpu_baseline_len, options_.seed);
     Result<Summary> naive = time_kernel("cuda_lesson_naive", data);
     if (!naive.ok()) return naive.status();
     Result<Summary> online = time_kernel("cuda_lesson_online", data);

@@ -117,6 +117,32 @@ std::vector<lesson::Prediction> predictions(const Report& report) {
   return lesson::five_predictions(sizes, kernels, report.why_no_resources);
 }
 
+namespace {
+
+// Why the ratio is what it is, as far as the figures tell.
+std::vector<std::string> reasons(const Report& report, const PathResult& naive, const PathResult& online,
+                                 double ratio) {
+  if (ratio > 1) return {"Here deleting the matrix also pays in time."};
+  std::vector<std::string> list;
+  const std::int64_t matrices = 2 * lesson::attention_costs(naive.n, head_dim).score_bytes;
+  if (matrices <= report.limits.cache_bytes)
+    list.push_back(
+        "The stored matrices fit in this machine's last-level cache, so the bytes that online deletes were "
+        "cheap.");
+  const std::int64_t blocks = (online.n + lesson::query_rows_per_block - 1) / lesson::query_rows_per_block;
+  if (report.device.device.kind == DeviceKind::cuda && blocks < report.device.multiprocessors)
+    list.push_back(fmt::format("Online's {} blocks leave {} of {} multiprocessors idle.", blocks,
+                               report.device.multiprocessors - blocks, report.device.multiprocessors));
+  if (naive.fma_share > 0 && online.fma_share > 0)
+    list.push_back(
+        fmt::format("Naive reaches {:.1f} % of the FMA rate and online {:.1f} %: how the arithmetic is done "
+                    "decides here, and the win is in memory, not in time.",
+                    100 * naive.fma_share, 100 * online.fma_share));
+  return list;
+}
+
+}  // namespace
+
 std::string meaning(const Report& report) {
   std::string text;
   const auto say = [&](const std::string& sentence) { text += (text.empty() ? "" : " ") + sentence; };
@@ -134,15 +160,7 @@ std::string meaning(const Report& report) {
         "of {:.1f} MiB, and was {} than naive.",
         ratio->n, costs.ratio, static_cast<double>(online.peak_bytes) / 0x1p20,
         static_cast<double>(naive.peak_bytes) / 0x1p20, speed_words(*ratio->naive_over_online)));
-    const bool in_cache = 2 * costs.score_bytes <= report.limits.cache_bytes;
-    if (*ratio->naive_over_online < 1)
-      say(in_cache
-              ? "The stored matrices fit in this machine's last-level cache, so deleting them saves memory, "
-                "not time: the byte win is real, the time win is not there."
-              : "Deleting the matrix saved bytes, but this way of doing the arithmetic costs more than the "
-                "bytes did.");
-    else
-      say("Here deleting the matrix also pays in time.");
+    for (const std::string& reason : reasons(report, naive, online, *ratio->naive_over_online)) say(reason);
     break;
   }
   for (auto ratio = all_ratios.rbegin(); ratio != all_ratios.rend(); ++ratio) {

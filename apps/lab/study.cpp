@@ -139,7 +139,7 @@ Result<double> measured_share(const PathResult& result, double& fma_rate, Bench&
 
 // Plans, checks memory and time, runs, gates, times. `naive` is the naive path's output, if it ran; `output`
 // receives this one's.
-Status study_path(const PathName& name, const Data& data, const StudyOptions& options, Bench& bench,
+Status study_path(const PathName& name, Data& data, const StudyOptions& options, Bench& bench,
                   const std::vector<float>* naive, std::vector<float>& output, PathResult& result) {
   result.n = data.n;
   result.path = name.path;
@@ -174,6 +174,10 @@ Status study_path(const PathName& name, const Data& data, const StudyOptions& op
     return {};
   }
 
+  if (data.reference.empty()) {
+    options.progress(fmt::format("N = {}: reference in double on {} threads", data.n, options.threads));
+    add_reference(data, options.threads);
+  }
   MemoryLedger ledger;
   const SystemMemoryWatch watch(p.device);
   Result<Operands> operands = make_operands(p, data, ledger);
@@ -228,8 +232,7 @@ Problem lab_problem(std::int64_t query_len, std::int64_t kv_len, std::uint64_t s
 }
 
 Result<std::vector<PathResult>> study_length(std::int64_t n, const StudyOptions& options, Bench& bench) {
-  options.progress(fmt::format("N = {}: reference in double on {} threads", n, options.threads));
-  const Data data = make_data(n, options.seed, options.threads);
+  Data data = draw_data(n, options.seed);
   std::vector<PathResult> results;
   std::vector<float> naive, output;
   for (const PathName& name : paths(options.facts.device.kind)) {

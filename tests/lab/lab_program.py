@@ -108,23 +108,32 @@ def claim_errors():
         assert len(done.stderr.strip().splitlines()) == 1, (arguments, done.stderr)
 
 
-def claim_refused():
-    """A length that is no multiple of any tile is a result, whatever each kernel says to it."""
-    record = lab_json("--n", "100,1,3")
-    assert [c["n"] for c in record["costs"]] == [1, 3, 100], "lengths are sorted"
+def claim_lengths():
+    """A length that fits no tile is a result, and a path that would take too long is skipped with the estimate."""
+    record = lab_json("--n", "100,1,16384,3", "--time-limit", "0.001")
+    assert [c["n"] for c in record["costs"]] == [1, 3, 100, 16384], "lengths are sorted"
     for r in record["results"]:
-        assert r["status"] in ("ok", "refused"), r
-        assert r["status"] == "ok" or r["reason"], "a refusal has a reason"
+        if r["n"] < 16384:
+            assert r["status"] in ("ok", "refused"), r
+        else:
+            assert r["status"] in ("skipped", "refused"), r
+        assert r["status"] == "ok" or r["reason"], "whoever does not run says why"
+    assert any("--time-limit" in r["reason"] for r in record["results"])
     assert record["passed"] is True
 
 
-def claim_skipped():
-    """A path that would take too long is skipped with the estimate, and the lab goes on."""
-    record = lab_json("--n", "64,16384", "--time-limit", "0.001")
-    slow = [r for r in record["results"] if r["n"] == 16384]
-    assert all(r["status"] in ("skipped", "refused") for r in slow), slow
-    assert any("--time-limit" in r["reason"] for r in slow), slow
-    assert any(r["status"] == "ok" for r in record["results"] if r["n"] == 64)
+def claim_pitfalls():
+    """Every mistake is made or said not to apply, and the ones that can be made here do their harm."""
+    record = lab_json("--n", "64", "--pitfalls")
+    pitfalls = record["pitfalls"]
+    for p in pitfalls:
+        check_keys(p["name"], p, {"name": str, "shown": (bool, type(None)), "figures": str, "meaning": str})
+        assert p["meaning"], p
+    assert len(pitfalls) == 6, [p["name"] for p in pitfalls]
+    outlier, own_maximum, not_finite = pitfalls[:3]
+    assert outlier["shown"] and own_maximum["shown"] and not_finite["shown"], pitfalls[:3]
+    assert "first tile passes" in outlier["figures"] and "last tile fails" in outlier["figures"], outlier
+    assert [p["shown"] for p in pitfalls[4:]] == [None, None], "a CPU has no banks and no launches"
 
 
 def claim_repeatable():

@@ -102,7 +102,15 @@ TEST(LabReport, SaysInWordsWhetherTheByteWinIsATimeWin) {
   report.results[7].warm->median = 20;
   report.limits.cache_bytes = 300 << 20;
   EXPECT_NE(meaning(report).find("2.39x slower"), std::string::npos) << meaning(report);
-  EXPECT_NE(meaning(report).find("saves memory, not time"), std::string::npos) << meaning(report);
+  EXPECT_NE(meaning(report).find("fit in this machine's last-level cache"), std::string::npos)
+      << meaning(report);
+  report.device.multiprocessors = 132;
+  EXPECT_NE(meaning(report).find("64 blocks leave 68 of 132 multiprocessors idle"), std::string::npos)
+      << meaning(report);
+  report.results[6].fma_share = 0.1;
+  report.results[7].fma_share = 0.045;
+  EXPECT_NE(meaning(report).find("Naive reaches 10.0 % of the FMA rate and online 4.5 %"), std::string::npos)
+      << meaning(report);
   report.results[7].outcome = Outcome::failed;
   EXPECT_NE(meaning(report).find("mean nothing"), std::string::npos) << meaning(report);
 }

@@ -56,7 +56,7 @@ RULES = {
     "apps/cli/main.cpp": ([PUBLIC, "apps/"], ["cli"]),
     "apps/cli/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/"], ["fmt", "json", "system"]),
     "apps/check/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/"], ["fmt", "system"]),
-    "apps/lab/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/", "lesson/", LEAF_HOST],
+    "apps/lab/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/", "lesson/", "src/kernels/lesson/", LEAF_HOST],
                   ["fmt", "json", "highway", "tbb", "intrinsics", "system"]),  # it measures the machine itself
     "apps/lab/gpu/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/", "lesson/", "src/kernels/"], ["cuda", "fmt"]),
     "tests/install/consumer/": ([PUBLIC], []),
