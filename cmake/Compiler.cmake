@@ -1,9 +1,9 @@
 # Language level, warnings and the build type that a fresh clone gets.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
-  message(FATAL_ERROR "g++ ${CMAKE_CXX_COMPILER_VERSION} is too old: runmax needs g++ 12 or newer, or clang 14 or newer")
+  message(FATAL_ERROR "g++ ${CMAKE_CXX_COMPILER_VERSION} is too old: runmax needs g++ 12 or newer, or clang 14 or newer (set CXX)")
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
-  message(FATAL_ERROR "clang ${CMAKE_CXX_COMPILER_VERSION} is too old: runmax needs clang 14 or newer, or g++ 12 or newer")
+  message(FATAL_ERROR "clang ${CMAKE_CXX_COMPILER_VERSION} is too old: runmax needs clang 14 or newer, or g++ 12 or newer (set CXX)")
 endif()
 if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)

@@ -114,6 +114,7 @@ configure_program() {
 build() {
   local preset=$1 log=build/$1/build.log started=$SECONDS
   shift
+  : >"$log"
   if ! NINJA_STATUS='[%f/%t] ' ninja -C "build/$preset" -j "$(build_jobs)" "$@" 2>&1 </dev/null |
     show_progress "building $preset" "$log"; then
     sed -n '/^FAILED:/,$p' "$log" | head -60 >&2

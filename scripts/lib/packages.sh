@@ -52,7 +52,8 @@ ensure_packages() {
   local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=120 -o Acquire::Retries=2)
   # A broken list of somebody else's does not matter as long as the packages themselves arrive.
   "${as_root[@]}" "${apt[@]}" update >"$log" 2>&1 </dev/null || true
-  if ! "${as_root[@]}" "${apt[@]}" install -y --no-install-recommends "${missing[@]}" >>"$log" 2>&1 </dev/null; then
+  if ! "${as_root[@]}" "${apt[@]}" install -y --no-install-recommends "${missing[@]}" 2>&1 </dev/null |
+    show_progress "installing" "$log"; then
     grep -E '^(E|W|Err)[: ]' "$log" | sort -u | head -8 >&2 || true
     local reason
     if grep -q 'No space left on device\|not enough free space' "$log"; then

@@ -33,22 +33,24 @@ print_stage_times() {
   printf 'runmax: %5d s  in all\n' "$SECONDS" >&2
 }
 
-# show_progress LABEL LOG: reads ninja's lines, keeps them in LOG, and shows how far it is: in place on a
-# terminal, else one line every 15 seconds.
+# show_progress LABEL LOG: reads the lines of a long command, keeps them in LOG, and shows how far it is, in place on
+# a terminal, else in one line every 15 seconds. A line that begins with a count (ninja's "[3/28] ...", ctest's
+# " 3/28 Test ...") tells it; of other commands the latest line is shown.
 show_progress() {
-  local label=$1 log=$2 line shown=$SECONDS drawn=0
-  : >"$log"
+  local label=$1 log=$2 line text="" shown=$SECONDS drawn=0 count='^\[?[[:space:]]*([0-9]+)/([0-9]+)[] ]'
   while IFS= read -r line; do
     printf '%s\n' "$line" >>"$log"
-    if [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]]; then
-      local text="$label ${BASH_REMATCH[1]}/${BASH_REMATCH[2]} ($((100 * BASH_REMATCH[1] / BASH_REMATCH[2])) %)"
-      if [[ -t 2 && ${TERM:-dumb} != dumb ]]; then
-        printf '\r\033[Krunmax: %s' "$text" >&2
-        drawn=1
-      elif ((SECONDS - shown >= 15)); then
-        say "$text"
-        shown=$SECONDS
-      fi
+    if [[ $line =~ $count ]]; then
+      text="$label ${BASH_REMATCH[1]}/${BASH_REMATCH[2]} ($((100 * BASH_REMATCH[1] / BASH_REMATCH[2])) %)"
+    elif [[ -z $text || $text == "$label: "* ]]; then
+      text="$label: ${line:0:90}"
+    fi
+    if [[ -t 2 && ${TERM:-dumb} != dumb ]]; then
+      printf '\r\033[Krunmax: %s' "$text" >&2
+      drawn=1
+    elif ((SECONDS - shown >= 15)); then
+      say "$text"
+      shown=$SECONDS
     fi
   done
   if ((drawn)); then printf '\r\033[K' >&2; fi
