@@ -211,6 +211,37 @@ void judge_answers(const Problem& p, const inputs::HostInputs& drawn, const std:
   for (std::size_t a = 0; a < gates.size(); ++a) reports[a].gates = gates[a]->reports(p);
 }
 
+std::string hint_of(const Problem& p, const inputs::HostInputs& drawn, const std::vector<std::int64_t>& rows,
+                    int threads, const Answer& answer) {
+  struct Mistake {
+    const char* hint;
+    Problem problem;
+  };
+  std::vector<Mistake> mistakes;
+  const auto consider = [&](const char* hint, auto change) {
+    Mistake mistake{hint, p};
+    change(mistake.problem);
+    if (!(mistake.problem == p)) mistakes.push_back(mistake);
+  };
+  if (p.causal == Causal::bottom_right && p.query_len != p.kv_len)
+    consider("matches top-left alignment", [](Problem& m) { m.causal = Causal::top_left; });
+  if (p.causal == Causal::top_left && p.query_len != p.kv_len)
+    consider("matches bottom-right alignment", [](Problem& m) { m.causal = Causal::bottom_right; });
+  consider("matches attention without the causal mask", [](Problem& m) { m.causal = Causal::none; });
+  consider("matches attention without the window", [](Problem& m) { m.window = {}; });
+  consider("matches a softmax scale of 1", [](Problem& m) { m.softmax_scale = 1.0; });
+  for (const Mistake& mistake : mistakes) {
+    std::vector<KernelReport> trial(1);
+    judge_answers(mistake.problem, drawn, rows, threads, {answer}, trial, {});
+    // O alone decides: a kernel may be right in O and wrong in its LSE besides.
+    const bool matches = std::all_of(trial[0].gates.begin(), trial[0].gates.end(), [](const GateReport& g) {
+      return g.name == "lse gate" || g.name == "second bar" || g.verdict.passed;
+    });
+    if (matches) return mistake.hint;
+  }
+  return "";
+}
+
 Result<CheckReport> check_problem(const Problem& problem, const DeviceFacts& facts,
                                   const CheckOptions& options) {
   if (Status status = validate(problem); !status.ok()) return status;
@@ -281,7 +312,11 @@ Result<CheckReport> check_problem(const Problem& problem, const DeviceFacts& fac
   const std::vector<std::int64_t> rows =
       reference::sampled_rows(problem.query_len, rows_to_compare(problem, options.rows));
   report.rows_compared = static_cast<std::int64_t>(rows.size());
-  judge_answers(problem, drawn, rows, worker_count(facts, options.threads), answers, ran, options.progress);
+  const int threads = worker_count(facts, options.threads);
+  judge_answers(problem, drawn, rows, threads, answers, ran, options.progress);
+  for (std::size_t a = 0; a < ran.size(); ++a)
+    if (!ran[a].accepted() && ran[a].trespass.empty())
+      ran[a].hint = hint_of(problem, drawn, rows, threads, answers[a]);
   for (const KernelReport& line : ran)
     *std::find_if(report.kernels.begin(), report.kernels.end(),
                   [&](const KernelReport& k_line) { return k_line.kernel == line.kernel; }) = line;
@@ -303,6 +338,7 @@ std::string describe(const CheckReport& report) {
             "): " + (kernel.accepted() ? "accepted" : "REJECTED") + "\n";
     for (const GateReport& g : kernel.gates)
       text += "  " + gate::describe(g.verdict, g.name, g.rule, kernel.repeat);
+    if (!kernel.hint.empty()) text += "  hint: " + kernel.hint + "\n";
     text += kernel.trespass.empty()
                 ? "  memory: guard bytes intact, inputs unchanged\n"
                 : "  memory: FAILED, " + kernel.trespass + "\n  repeat: " + kernel.repeat + "\n";

@@ -27,6 +27,7 @@ struct KernelReport {
   std::string refusal;   // not empty: the kernel does not serve the problem, and nothing else here is set
   std::string trespass;  // not empty: it wrote where it must not
   std::vector<GateReport> gates;
+  std::string hint;    // rejected, but right for a problem that is easily mistaken for this one
   std::string repeat;  // the command that repeats this check of this kernel
 
   bool refused() const { return !refusal.empty(); }
@@ -75,6 +76,11 @@ void judge_answers(const Problem& problem, const inputs::HostInputs& drawn,
                    const std::vector<std::int64_t>& rows, int threads, const std::vector<Answer>& answers,
                    std::vector<KernelReport>& reports,
                    const std::function<void(const std::string&)>& progress);
+
+// "matches top-left alignment" and the like, if the answer is right for such a problem; else empty. For a
+// rejected answer.
+std::string hint_of(const Problem& problem, const inputs::HostInputs& drawn,
+                    const std::vector<std::int64_t>& rows, int threads, const Answer& answer);
 
 // Two or more lines: what was compared, one line a gate (two where it failed), and the verdict.
 std::string describe(const CheckReport& report);

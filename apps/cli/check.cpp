@@ -78,6 +78,7 @@ ordered_json to_json(const check::KernelReport& kernel) {
     if (g.verdict.compared > 0) gate["worst"] = element(g.verdict.worst);
     json["gates"].push_back(gate);
   }
+  if (!kernel.hint.empty()) json["hint"] = kernel.hint;
   json["memory"] = kernel.trespass.empty() ? "intact" : kernel.trespass;
   json["repeat"] = kernel.repeat;
   return json;

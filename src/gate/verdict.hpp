@@ -91,9 +91,13 @@ inline std::string describe(const Verdict& verdict, const std::string& name, con
                             const std::string& repeat) {
   char text[256];
   if (verdict.compared == 0) return name + ": FAILED, nothing was compared\n  repeat: " + repeat + "\n";
-  std::snprintf(text, sizeof text, "gate fraction %.4f, max abs error %.3e over %lld values",
-                verdict.gate_fraction, verdict.max_abs_error, static_cast<long long>(verdict.compared));
-  const std::string figures = std::string(text) + (rule.empty() ? "" : ", rtol " + rule);
+  // A gate without a rule asks for the kind of the values alone: it has no fraction.
+  if (rule.empty())
+    std::snprintf(text, sizeof text, "%lld values", static_cast<long long>(verdict.compared));
+  else
+    std::snprintf(text, sizeof text, "gate fraction %.4f, max abs error %.3e over %lld values, rtol ",
+                  verdict.gate_fraction, verdict.max_abs_error, static_cast<long long>(verdict.compared));
+  const std::string figures = text + rule;
   if (verdict.passed) return name + ": passed, " + figures + "\n";
   const Offender& o = verdict.offender;
   std::snprintf(text, sizeof text, "got %.9g want %.9g bound %.3e", o.got, o.want, o.bound);
