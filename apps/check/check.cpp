@@ -77,10 +77,14 @@ struct Gates {
 
   Gates(const Problem& p, const Plan& plan, bool have_ieee)
       : lesson(p.kv_len),
-        hostile(p.kv_len,
-                is_baseline(plan) ? gate::SequentialSum::allowed : gate::SequentialSum::not_allowed),
+        hostile(p.kv_len, sum_of(plan)),
+        lse(p.kv_len, sum_of(plan)),
         with_lesson(lesson_gate_applies(p.input)),
         with_second(have_ieee && !is_baseline(plan)) {}
+
+  static gate::SequentialSum sum_of(const Plan& plan) {
+    return is_baseline(plan) ? gate::SequentialSum::allowed : gate::SequentialSum::not_allowed;
+  }
 
   // Baselines sum in sequence, as the lesson does, and are themselves plain FP32 paths.
   static bool is_baseline(const Plan& plan) {

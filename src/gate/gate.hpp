@@ -166,21 +166,27 @@ class SecondBar {
   Offender worst_;
 };
 
-// |lse - want| <= max(1e-5, 2e-6 * |want|) + c * eps * S; -inf exactly where no key is visible.
+// |lse - want| <= max(1e-5, 2e-6 * |want|) + c * eps * S [+ eps * n / 2]; -inf exactly where no key is
+// visible.
 class LseGate {
  public:
+  explicit LseGate(std::int64_t n = 0, SequentialSum sum = SequentialSum::not_allowed) : n_(n), sum_(sum) {}
+
   void add(std::int64_t batch, std::int64_t head, std::int64_t row, const Row<double>& want, float got) {
-    collector_.add(batch, head, row, -1, got, want.lse, lse_bound(want.lse, want.score_magnitude));
+    collector_.add(batch, head, row, -1, got, want.lse, lse_bound(want.lse, want.score_magnitude, n_, sum_));
   }
 
   Verdict verdict() const { return collector_.verdict(); }
   std::string rule() const {
     char text[96];
-    std::snprintf(text, sizeof text, "max(1e-5, 2e-6*|lse|) + %g*2^-23*S", hostile_score_factor);
+    std::snprintf(text, sizeof text, "max(1e-5, 2e-6*|lse|) + %g*2^-23*S%s", hostile_score_factor,
+                  sum_ == SequentialSum::allowed ? " + 2^-24*n" : "");
     return text;
   }
 
  private:
+  std::int64_t n_;
+  SequentialSum sum_;
   Collector collector_;
 };
 

@@ -37,9 +37,10 @@ inline double hostile_rtol(std::int64_t n, double score_magnitude, SequentialSum
 // Absolute part of the hostile gate: each of n terms and the division may round to a multiple of 2^-149.
 inline double subnormal_slack(std::int64_t n) { return static_cast<double>(n + 1) * 0x1p-149; }
 
-// Bound of |LSE - reference|.
-inline double lse_bound(double lse, double score_magnitude) {
-  return std::max(1e-5, 2e-6 * std::abs(lse)) + hostile_score_factor * epsilon * score_magnitude;
+// Bound of |LSE - reference|. A relative error of the sum is an absolute one of its logarithm.
+inline double lse_bound(double lse, double score_magnitude, std::int64_t n, SequentialSum sum) {
+  return std::max(1e-5, 2e-6 * std::abs(lse)) + hostile_score_factor * epsilon * score_magnitude +
+         (sum == SequentialSum::allowed ? epsilon * static_cast<double>(n) / 2 : 0.0);
 }
 
 // A* = A + 2^-16 * (largest A of the row): what errors of a row's elements are measured in.
