@@ -2,14 +2,22 @@
 #
 # As a script it prints "folder sha256" for each folder:
 #   cmake "-DFOLDERS=src/kernels/lesson;src/kernels/forward/cpu" -P cmake/KernelHash.cmake
-# Hashed is one line "path sha256" for every .hpp, .cpp, .cuh and .cu file of the folder, sorted by path, and for the
-# algebra that all kernels share.
+# Hashed is one line "path sha256" for every .hpp, .cpp, .cuh and .cu file of the folder, sorted by path, for the
+# algebra that all kernels share, and for the device toolbox if the folder uses it.
 function(runmax_kernel_hash root folder result)
   if(NOT IS_DIRECTORY ${root}/${folder})
     message(FATAL_ERROR "kernel hash: ${folder} is no folder of ${root}")
   endif()
   file(GLOB_RECURSE files RELATIVE ${root}
     ${root}/${folder}/*.hpp ${root}/${folder}/*.cpp ${root}/${folder}/*.cuh ${root}/${folder}/*.cu)
+  foreach(file IN LISTS files)
+    file(STRINGS ${root}/${file} toolbox REGEX "^#include \"(\\.\\./)*device/" LIMIT_COUNT 1)
+    if(toolbox)
+      file(GLOB_RECURSE shared RELATIVE ${root} ${root}/src/device/*.hpp ${root}/src/device/*.cuh)
+      list(APPEND files ${shared})
+      break()
+    endif()
+  endforeach()
   list(APPEND files include/runmax/online_softmax.hpp)
   list(SORT files)
   set(lines "")

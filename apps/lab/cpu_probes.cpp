@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -42,6 +43,9 @@ double run_together(int threads, const std::function<void(int)>& work) {
   for (std::thread& helper : helpers) helper.join();
   return seconds_between(begin, Clock::now());
 }
+
+// Makes the compiler believe that somebody looks at the value.
+void keep(float value) { asm volatile("" : : "x"(value)); }
 
 }  // namespace
 
@@ -88,25 +92,28 @@ Summary CopyProbe::rate(int threads) const {
 }
 
 double cpu_fma_rate(int threads) {
-  std::int64_t rounds = 1 << 14;
-  // Grows until one trial takes about 10 ms.
-  for (;;) {
+  constexpr double piece_seconds = 2e-4;
+  constexpr int pieces = 100;
+  std::int64_t rounds = 256;
+  for (;; rounds *= 2) {
     const Clock::time_point begin = Clock::now();
-    volatile float sink = fma_loop(rounds).value;
-    (void)sink;
-    if (seconds_between(begin, Clock::now()) > 0.01) break;
-    rounds *= 2;
+    keep(fma_loop(rounds).value);
+    if (seconds_between(begin, Clock::now()) > piece_seconds) break;
   }
   double best = 0;
-  for (int trial = 0; trial < 8; ++trial) {
-    std::atomic<double> flops{0};
-    const double seconds = run_together(threads, [&](int) {
-      const FmaWork work = fma_loop(rounds);
-      volatile float sink = work.value;
-      (void)sink;
-      flops.fetch_add(work.flops);
+  for (int trial = 0; trial < 3; ++trial) {
+    std::vector<double> rates(static_cast<std::size_t>(threads));
+    run_together(threads, [&](int t) {
+      std::vector<double> samples;
+      for (int piece = 0; piece < pieces; ++piece) {
+        const Clock::time_point begin = Clock::now();
+        const FmaWork work = fma_loop(rounds);
+        samples.push_back(work.flops / seconds_between(begin, Clock::now()));
+        keep(work.value);
+      }
+      rates[static_cast<std::size_t>(t)] = summarize(std::move(samples)).median;
     });
-    best = std::max(best, flops.load() / seconds);
+    best = std::max(best, std::accumulate(rates.begin(), rates.end(), 0.0));
   }
   return best;
 }

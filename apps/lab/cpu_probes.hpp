@@ -25,7 +25,8 @@ class CopyProbe {
 };
 
 // Floating-point operations per second (an FMA is two) of independent FMA chains held in registers, on
-// `threads` threads: the fastest of several trials, since a peak is a maximum.
+// `threads` threads at once: the sum of what each reaches in the median of many pieces of 0.2 ms. Pieces are
+// shorter than the system's time slices, so that other programs on the machine do not lower the peak.
 double cpu_fma_rate(int threads);
 
 // Cycles per second of one core, from a chain of dependent additions of one cycle each.

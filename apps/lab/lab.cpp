@@ -37,25 +37,26 @@ std::string now_utc() {
   return text;
 }
 
-// Folder of the kernel's sources, for the record.
-const char* source_folder(const std::string& kernel) {
-  for (const char* prefix : {"cuda_lesson", "cpu_lesson"})
-    if (kernel.rfind(prefix, 0) == 0) return "src/kernels/lesson";
-  if (kernel == "cpu_online" || kernel == "cpu_naive") return "src/kernels/forward/cpu";
-  if (kernel == "cuda_simt") return "src/kernels/forward/simt";
-  return "src/kernels";
+// Kernels and their leaf folders share a word: cuda_hopper lies in src/kernels/forward/hopper,
+// cpu_lesson_online in src/kernels/lesson. The last such word of the name decides.
+const SourceHash* sources_of(std::string kernel) {
+  while (!kernel.empty()) {
+    const std::size_t underscore = kernel.rfind('_');
+    const std::string word = underscore == std::string::npos ? kernel : kernel.substr(underscore + 1);
+    for (const SourceHash& hash : source_hashes)
+      if (std::string_view(hash.folder).ends_with("/" + word)) return &hash;
+    kernel.resize(underscore == std::string::npos ? 0 : underscore);
+  }
+  return nullptr;
 }
 
 std::vector<KernelSources> sources_of(const std::vector<PathResult>& results) {
   std::vector<KernelSources> sources;
   for (const PathResult& result : results) {
-    if (!result.ran()) continue;
-    for (const SourceHash& hash : source_hashes) {
-      const bool known = std::any_of(sources.begin(), sources.end(),
-                                     [&](const KernelSources& s) { return s.folder == hash.folder; });
-      if (!known && hash.folder == std::string_view(source_folder(result.kernel)))
-        sources.push_back({hash.folder, hash.sha256});
-    }
+    const SourceHash* hash = result.ran() ? sources_of(result.kernel) : nullptr;
+    const auto same = [&](const KernelSources& s) { return s.folder == hash->folder; };
+    if (hash && std::none_of(sources.begin(), sources.end(), same))
+      sources.push_back({hash->folder, hash->sha256});
   }
   return sources;
 }

@@ -73,7 +73,9 @@ def claim_json():
         check_keys(p["name"], p, PREDICTION_KEYS)
     assert record["resources"] == []
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", record["date"])
-    assert record["kernel_sources"] and all(len(s["sha256"]) == 64 for s in record["kernel_sources"])
+    folders = [s["folder"] for s in record["kernel_sources"]]
+    assert folders == ["src/kernels/forward/cpu", "src/kernels/lesson"], folders
+    assert all(len(s["sha256"]) == 64 for s in record["kernel_sources"])
     assert record["passed"] is True
 
 

@@ -12,8 +12,9 @@ constexpr int fma_chains = 8;
 constexpr int fma_unroll = 32;
 
 __global__ void __launch_bounds__(copy_threads)
-    copy_probe(const float4* from, float4* to, std::int64_t count) {
+    copy_probe(const float4* __restrict__ from, float4* __restrict__ to, std::int64_t count) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+#pragma unroll 4
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
        i += step)
     to[i] = from[i];
