@@ -28,6 +28,7 @@ struct ForwardArguments {
   std::int64_t batch, query_heads, kv_heads, group;
   int query_len, kv_len, head_dim, value_dim;  // lengths below 2^29: the plan refuses more
   std::int64_t query_tiles, key_tiles, splits, work_items;
+  float scale;       // softmax_scale
   float scale_log2;  // softmax_scale * log2(e)
   // Key j is visible to query i iff first_key(i) <= j < last_key(i), with the diagonal at i + offset.
   int offset, left, right;  // -1 is unbounded

@@ -98,6 +98,7 @@ Status forward_run(const Plan& plan, const Tensors& t, Workspace workspace, Stre
   args.key_tiles = (p.kv_len + block_kv - 1) / block_kv;
   args.splits = plan.num_splits;
   args.work_items = plan.work_items;
+  args.scale = static_cast<float>(effective_scale(p));
   args.scale_log2 = static_cast<float>(effective_scale(p) * 1.4426950408889634);
   // A window wider than both lengths is unbounded; what is left fits in 32 bits.
   const auto distance = [&](std::int64_t window) {
