@@ -169,6 +169,23 @@ TEST_F(LaunchOnGpu, ANaNInOneKeyReachesEveryRowAndOneInAQueryItsOwnRow) {
   }
 }
 
+TEST_F(LaunchOnGpu, ARowWhoseScoresAreAllMinusInfinityIsZeroWithAnLseOfMinusInfinity) {
+  for (Path path : {Path::naive, Path::online}) {
+    HeadCase c(128, HeadData::loud_last);
+    const float infinity = std::numeric_limits<float>::infinity();
+    // Channel 0 of every key is 1, and -inf in query 77: every score of that row is -inf.
+    for (std::int64_t j = 0; j < c.n; ++j) c.k[static_cast<std::size_t>(j * test_dim)] = 1.0f;
+    c.q[static_cast<std::size_t>(77 * test_dim)] = -infinity;
+    DeviceHead head(c);
+    const std::vector<float> answer = head.run(path);
+    const std::vector<float> lse = head.lse.read();
+    for (std::int64_t channel = 0; channel < test_dim; ++channel)
+      EXPECT_EQ(answer[static_cast<std::size_t>(77 * test_dim + channel)], 0.0f) << channel;
+    EXPECT_EQ(lse[77], -infinity);
+    EXPECT_TRUE(std::isfinite(lse[76]) && std::isfinite(answer[76 * test_dim]));
+  }
+}
+
 using ResourcesOnGpu = OnGpu;
 
 TEST_F(ResourcesOnGpu, AreWhatArithmeticPredictsFromTheDevicesLimits) {

@@ -152,6 +152,16 @@ TEST(HostTwinEdges, ARowThatSeesNoKeyIsZeroWithAnLseOfMinusInfinity) {
     EXPECT_EQ(o[static_cast<std::size_t>(test_dim + channel)], c.v[static_cast<std::size_t>(channel)]);
 }
 
+TEST(HostTwinEdges, ARowWhoseScoresAreAllMinusInfinityIsLikeOneThatSeesNoKey) {
+  HeadCase c(64, HeadData::loud_last);
+  for (std::int64_t j = 0; j < c.n; ++j) c.k[static_cast<std::size_t>(j * test_dim)] = 1.0f;
+  c.q[0] = -std::numeric_limits<float>::infinity();
+  const std::vector<float> o = host_answer<Fold>(c);
+  for (std::int64_t channel = 0; channel < test_dim; ++channel)
+    EXPECT_EQ(o[static_cast<std::size_t>(channel)], 0.0f) << channel;
+  EXPECT_NE(o[static_cast<std::size_t>(test_dim)], 0.0f);
+}
+
 TEST(HostTwinEdges, TheLseIsTheLogOfTheSumOfExp) {
   const HeadCase c(97, HeadData::loud_last);
   std::vector<float> o(static_cast<std::size_t>(c.n * test_dim)), lse(97, std::nanf(""));

@@ -109,7 +109,8 @@ __global__ void __launch_bounds__(Config::threads)
   // A warp holds two rows of 16 threads; these distances stay inside a row.
   for (int distance = tile / 2; distance > 0; distance /= 2)
     row_sum += __shfl_xor_sync(all_lanes, row_sum, distance);
-  o[query * head_dim + channel] = out / row_sum;
+  // The largest score weighs 1, so a sum of zero is a row without a score above -inf.
+  o[query * head_dim + channel] = row_sum == 0.0f ? 0.0f : out / row_sum;
 }
 
 }  // namespace lesson

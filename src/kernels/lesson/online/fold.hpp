@@ -43,9 +43,11 @@ struct Fold {
   // By what the key's value is multiplied.
   RUNMAX_HOST_DEVICE float mixed(float weight, const SoftmaxState<float>& /*state*/) const { return weight; }
 
-  // The one division. A sum of zero gives NaN here, never a plausible number.
+  // The one division. A row that saw no score above -inf is 0; any other sum of zero is an underflow and
+  // gives NaN, never a plausible number.
   RUNMAX_HOST_DEVICE float finish(float out, const SoftmaxState<float>& state) const {
-    return out / state.sum;
+    const bool saw_none = state.sum == 0.0f && state.max == negative_infinity<float>();
+    return saw_none ? 0.0f : out / state.sum;
   }
 };
 

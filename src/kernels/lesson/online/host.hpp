@@ -81,9 +81,8 @@ void online_host_rows(const HostHead& head, std::int64_t first, std::int64_t las
           out[static_cast<std::size_t>(c)] += mixed * head.v(tile + j, c);
       }
     }
-    const bool sees_no_key = keys.begin >= keys.end;
     for (std::int64_t c = 0; c < head.value_dim; ++c)
-      head.o(i, c) = sees_no_key ? 0.0f : rule.finish(out[static_cast<std::size_t>(c)], state);
+      head.o(i, c) = rule.finish(out[static_cast<std::size_t>(c)], state);
     if (head.lse) head.lse[i * head.lse_stride] = softmax_lse(state);
   }
 }
