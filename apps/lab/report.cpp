@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "lab/units.hpp"
+
 namespace runmax::lab {
 namespace {
 
@@ -40,16 +42,19 @@ const PathResult* Report::find(std::int64_t n, std::string_view path) const {
   return nullptr;
 }
 
+bool any_ran(const Report& report) {
+  return std::any_of(report.results.begin(), report.results.end(),
+                     [](const PathResult& r) { return r.ran(); });
+}
+
 bool passed(const Report& report) {
-  bool any = false;
   for (const PathResult& result : report.results) {
     if (result.outcome == Outcome::failed) return false;
     if (!result.ran()) continue;
-    any = true;
     if (!result.against_reference.passed) return false;
     if (result.against_naive && !result.against_naive->passed) return false;
   }
-  return any;
+  return any_ran(report);
 }
 
 std::vector<Ratio> ratios(const Report& report) {
@@ -146,6 +151,7 @@ std::vector<std::string> reasons(const Report& report, const PathResult& naive, 
 std::string meaning(const Report& report) {
   std::string text;
   const auto say = [&](const std::string& sentence) { text += (text.empty() ? "" : " ") + sentence; };
+  if (!any_ran(report)) return "No path ran, so nothing can be said.";
   if (!passed(report))
     say("Not every gate passed, so the times are those of wrong or unchecked answers and mean nothing.");
   // The longest length at which both of the lesson's paths were timed.
@@ -155,11 +161,11 @@ std::string meaning(const Report& report) {
     const PathResult& naive = *report.find(ratio->n, "naive");
     const PathResult& online = *report.find(ratio->n, "online");
     const lesson::Costs costs = lesson::attention_costs(ratio->n, head_dim);
-    say(fmt::format(
-        "At N = {} the online path moves {:.1f}x fewer bytes by arithmetic, held {:.1f} MiB instead "
-        "of {:.1f} MiB, and was {} than naive.",
-        ratio->n, costs.ratio, static_cast<double>(online.peak_bytes) / 0x1p20,
-        static_cast<double>(naive.peak_bytes) / 0x1p20, speed_words(*ratio->naive_over_online)));
+    say(
+        fmt::format("At N = {} the online path moves {:.1f}x fewer bytes by arithmetic, held {} instead "
+                    "of {}, and was {} than naive.",
+                    ratio->n, costs.ratio, bytes_text(online.peak_bytes), bytes_text(naive.peak_bytes),
+                    speed_words(*ratio->naive_over_online)));
     for (const std::string& reason : reasons(report, naive, online, *ratio->naive_over_online)) say(reason);
     break;
   }
@@ -170,10 +176,10 @@ std::string meaning(const Report& report) {
       say(fmt::format("The engine's own pick, {}, took {:.4f} ms there without any matrix: {} than naive.",
                       engine->kernel, engine->warm->median, speed_words(*ratio->naive_over_runmax)));
     else
-      say(fmt::format(
-          "The engine's own pick, {}, took {:.1f} ms at N = {} holding {:.1f} MiB, where naive did "
-          "not run.",
-          engine->kernel, engine->warm->median, ratio->n, static_cast<double>(engine->peak_bytes) / 0x1p20));
+      say(
+          fmt::format("The engine's own pick, {}, took {:.1f} ms at N = {} holding {}, where naive did "
+                      "not run.",
+                      engine->kernel, engine->warm->median, ratio->n, bytes_text(engine->peak_bytes)));
     break;
   }
   if (text.empty()) say("Nothing was timed, so nothing can be said.");

@@ -111,6 +111,8 @@ struct Report {
   const PathResult* find(std::int64_t n, std::string_view path) const;
 };
 
+bool any_ran(const Report& report);
+
 // True if at least one path ran and every path that ran passed every gate.
 bool passed(const Report& report);
 

@@ -11,7 +11,7 @@ namespace runmax::lab {
 // Times are milliseconds of measured work; what prepares a sample is not counted.
 struct SamplingRule {
   int enough_samples = 9;
-  double enough_ms = 200;
+  double enough_ms = 100;
   int least_samples = 3;  // taken even if they are slow ...
   double patience_ms = 1500;
   double limit_ms = 20000;  // ... unless this much is spent

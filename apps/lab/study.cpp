@@ -11,6 +11,7 @@
 
 #include "gate/gate.hpp"
 #include "lab/data.hpp"
+#include "lab/units.hpp"
 #include "runmax/runmax.hpp"
 
 namespace runmax::lab {
@@ -26,8 +27,6 @@ std::vector<PathName> paths(DeviceKind kind) {
     return {{"naive", "cuda_lesson_naive"}, {"online", "cuda_lesson_online"}, {"runmax", ""}};
   return {{"naive", "cpu_naive"}, {"online", "cpu_lesson_online"}, {"runmax", ""}};
 }
-
-std::string mib(double bytes) { return fmt::format("{:.1f} MiB", bytes / 0x1p20); }
 
 // The memory of one path: Q, K, V, O and the workspace, with the output poisoned.
 struct Operands {
@@ -74,13 +73,9 @@ Bench::Work work_of(const Plan& plan, const Operands& operands, Stream stream) {
   return [plan, tensors, workspace, stream] { return run(plan, tensors, workspace, stream); };
 }
 
-// Seconds that one run would take, from a run over a few of its query rows; nothing if the kernel takes no
-// such shape or the whole is short anyway.
-std::optional<double> estimated_seconds(const Plan& whole, const Data& data, const StudyOptions& options,
-                                        Bench& bench) {
-  constexpr std::int64_t rows_per_thread = 64;
-  const std::int64_t rows = rows_per_thread * options.threads;
-  if (whole.device.kind == DeviceKind::cuda || data.n < 64 * rows) return std::nullopt;
+// Seconds that one run would take, from a run over `rows` of its query rows; nothing if that does not work.
+std::optional<double> extrapolated_seconds(const Plan& whole, const Data& data, std::int64_t rows,
+                                           const StudyOptions& options, Bench& bench) {
   Result<Plan> part = plan(lab_problem(rows, data.n, options.seed), options.facts,
                            {.kernel = whole.kernel, .threads = options.threads});
   if (!part.ok()) return std::nullopt;
@@ -92,6 +87,20 @@ std::optional<double> estimated_seconds(const Plan& whole, const Data& data, con
   if (!work().ok()) return std::nullopt;
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   return seconds.count() * static_cast<double>(data.n) / static_cast<double>(rows);
+}
+
+// The seconds of one run if they are beyond the limit. Only long runs on the CPU are tried at all.
+std::optional<double> too_many_seconds(const Plan& whole, const Data& data, const StudyOptions& options,
+                                       Bench& bench) {
+  constexpr std::int64_t few_rows = 64, more_rows = 1024;
+  const std::int64_t rows = few_rows * options.threads;
+  if (whole.device.kind == DeviceKind::cuda || data.n < 64 * rows) return std::nullopt;
+  std::optional<double> seconds = extrapolated_seconds(whole, data, rows, options, bench);
+  // A few rows do not pay for what a kernel prepares once, so a doubtful case is tried with more.
+  if (seconds && *seconds > options.time_limit_s && *seconds < 10 * options.time_limit_s)
+    seconds =
+        extrapolated_seconds(whole, data, std::min(more_rows * options.threads, data.n), options, bench);
+  return seconds && *seconds > options.time_limit_s ? seconds : std::nullopt;
 }
 
 void judge(const Data& data, const std::vector<float>& got, const std::vector<float>* naive,
@@ -161,13 +170,11 @@ Status study_path(const PathName& name, Data& data, const StudyOptions& options,
   if (!now.ok()) return now.status();
   if (!lesson::fits_in_memory(static_cast<double>(needed), static_cast<double>(now.value().free_bytes))) {
     result.outcome = Outcome::skipped;
-    result.reason =
-        fmt::format("needs {}, more than 80 % of the {} that are free", mib(static_cast<double>(needed)),
-                    mib(static_cast<double>(now.value().free_bytes)));
+    result.reason = fmt::format("needs {}, more than 80 % of the {} that are free", bytes_text(needed),
+                                bytes_text(now.value().free_bytes));
     return {};
   }
-  if (const std::optional<double> seconds = estimated_seconds(p, data, options, bench);
-      seconds && *seconds > options.time_limit_s) {
+  if (const std::optional<double> seconds = too_many_seconds(p, data, options, bench)) {
     result.outcome = Outcome::skipped;
     result.reason = fmt::format("one run would take about {:.0f} s, more than --time-limit {:.0f}", *seconds,
                                 options.time_limit_s);

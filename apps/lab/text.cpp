@@ -4,11 +4,10 @@
 #include "gate/gate.hpp"
 #include "lab/report.hpp"
 #include "lab/table.hpp"
+#include "lab/units.hpp"
 
 namespace runmax::lab {
 namespace {
-
-constexpr double mib = 0x1p20;
 
 std::string heading(const std::string& words, TextStyle style) {
   return style.color ? "\n\x1b[1m" + words + "\x1b[0m\n" : "\n" + words + "\n";
@@ -20,18 +19,6 @@ std::string good(const std::string& words, TextStyle style) {
 
 std::string bad(const std::string& words, TextStyle style) {
   return style.color ? "\x1b[31m" + words + "\x1b[0m" : words;
-}
-
-// "64.0 KiB", "324.0 MiB", "64.0 GiB".
-std::string bytes_text(double bytes) {
-  if (bytes < 1024 * 1024) return fmt::format("{:.1f} KiB", bytes / 1024);
-  if (bytes < 0x1p30) return fmt::format("{:.1f} MiB", bytes / mib);
-  return fmt::format("{:.1f} GiB", bytes / 0x1p30);
-}
-
-std::string rate_text(double per_second, const char* unit) {
-  if (per_second >= 1e12) return fmt::format("{:.2f} T{}", per_second * 1e-12, unit);
-  return fmt::format("{:.1f} G{}", per_second * 1e-9, unit);
 }
 
 std::string time_text(const std::optional<Summary>& ms) {
@@ -50,16 +37,13 @@ std::string machine_text(const Report& report, TextStyle style) {
   std::string text = heading("Device", style);
   text += "  " + report.why + "\n";
   if (d.device.kind == DeviceKind::cuda)
-    text +=
-        fmt::format("  {}: sm_{}, {} multiprocessors, {} memory ({} free), L2 {}, driver {}\n", d.name,
-                    d.compute_capability, d.multiprocessors, bytes_text(static_cast<double>(d.memory_bytes)),
-                    bytes_text(static_cast<double>(d.free_bytes)),
-                    bytes_text(static_cast<double>(d.l2_bytes)), report.driver);
+    text += fmt::format("  {}: sm_{}, {} multiprocessors, {} memory ({} free), L2 {}, driver {}\n", d.name,
+                        d.compute_capability, d.multiprocessors, bytes_text(d.memory_bytes),
+                        bytes_text(d.free_bytes), bytes_text(d.l2_bytes), report.driver);
   else
     text += fmt::format("  {}: {} threads, {}, {} memory ({} free), last-level cache {}\n", d.name,
-                        report.threads, d.simd, bytes_text(static_cast<double>(d.memory_bytes)),
-                        bytes_text(static_cast<double>(d.free_bytes)),
-                        bytes_text(static_cast<double>(report.limits.cache_bytes)));
+                        report.threads, d.simd, bytes_text(d.memory_bytes), bytes_text(d.free_bytes),
+                        bytes_text(report.limits.cache_bytes));
   text += fmt::format("  one head, d = {}, FP32, seed {}\n", head_dim, report.seed);
   return text;
 }
@@ -69,11 +53,10 @@ std::string costs_text(const Report& report, TextStyle style) {
   Table table({"N", "score matrix", "naive moves", "floor", "ratio", "online asks for", "GFLOP",
                "naive FLOP/B", "online FLOP/B"});
   for (const lesson::Costs& c : report.costs)
-    table.add({std::to_string(c.n), bytes_text(static_cast<double>(c.score_bytes)),
-               bytes_text(static_cast<double>(c.naive_bytes)), bytes_text(static_cast<double>(c.floor_bytes)),
-               fmt::format("{:.1f}x", c.ratio), bytes_text(static_cast<double>(c.online_requested_bytes)),
-               fmt::format("{:.3f}", c.flops * 1e-9), fmt::format("{:.1f}", c.naive_intensity),
-               fmt::format("{:.1f}", c.online_intensity)});
+    table.add({std::to_string(c.n), bytes_text(c.score_bytes), bytes_text(c.naive_bytes),
+               bytes_text(c.floor_bytes), fmt::format("{:.1f}x", c.ratio),
+               bytes_text(c.online_requested_bytes), fmt::format("{:.3f}", c.flops * 1e-9),
+               fmt::format("{:.1f}", c.naive_intensity), fmt::format("{:.1f}", c.online_intensity)});
   text += table.text();
   text +=
       "  score matrix 4*N^2; naive 20*N^2 + 16*N*d (five passes over the matrix); floor 16*N*d (Q, K, V, O "
@@ -86,9 +69,8 @@ std::string costs_text(const Report& report, TextStyle style) {
   const bool gpu = report.device.device.kind == DeviceKind::cuda;
   text += fmt::format(
       "  measured here: copy {} (± {:.1f} %, two buffers of {}), {} inside half of the {} cache,\n",
-      rate_text(m.copy_rate.median, "B/s"), 100 * m.copy_rate.spread,
-      bytes_text(static_cast<double>(m.copy_bytes)), rate_text(m.cached_copy_rate.median, "B/s"),
-      gpu ? "L2" : "last-level");
+      rate_text(m.copy_rate.median, "B/s"), 100 * m.copy_rate.spread, bytes_text(m.copy_bytes),
+      rate_text(m.cached_copy_rate.median, "B/s"), gpu ? "L2" : "last-level");
   text += fmt::format("  FP32 FMA {}", rate_text(m.fma_rate, "FLOP/s"));
   if (!gpu)
     text += fmt::format(" on {} threads (one thread: {} and {})", report.threads,
@@ -104,7 +86,7 @@ std::string costs_text(const Report& report, TextStyle style) {
   if (!high.empty()) text += "; online on the arithmetic side at N = " + high;
   if (!low.empty()) text += "; online on the memory side at N = " + low;
   text += "\n  N = 131072: the score matrix of one head alone would take " +
-          bytes_text(static_cast<double>(lesson::attention_costs(131072, head_dim).score_bytes)) +
+          bytes_text(lesson::attention_costs(131072, head_dim).score_bytes) +
           "; naive runs only if its matrices fit in 80 % of free memory\n";
   return text;
 }
@@ -158,9 +140,9 @@ std::string results_text(const Report& report, TextStyle style) {
                fmt::format("{:.3e}", r.against_reference.max_abs_error),
                fmt::format("{:.4f}", r.against_reference.gate_fraction),
                r.against_naive ? fmt::format("{:.4f}", r.against_naive->gate_fraction) : "-",
-               r.outcome == Outcome::ok ? "passed" : "FAILED", bytes_text(static_cast<double>(r.peak_bytes)),
-               r.peak_bytes_system ? bytes_text(static_cast<double>(*r.peak_bytes_system)) : "-",
-               time_text(r.warm), time_text(r.cold), ratio_text(ratio)});
+               r.outcome == Outcome::ok ? "passed" : "FAILED", bytes_text(r.peak_bytes),
+               r.peak_bytes_system ? bytes_text(*r.peak_bytes_system) : "-", time_text(r.warm),
+               time_text(r.cold), ratio_text(ratio)});
     if (r.outcome == Outcome::failed)
       notes += "  " + bad("FAILED", style) +
                fmt::format(" N = {}, {}: {}\n  repeat: {}\n", r.n, r.kernel, r.reason, r.repeat);
@@ -187,8 +169,7 @@ std::string results_text(const Report& report, TextStyle style) {
   text += heading("What the skipped bytes are worth", style);
   Table skips({"N", "skipped", "at copy rate ms", "naive - online ms", "both matrices in cache"});
   for (const Skipped& s : skipped(report))
-    skips.add({std::to_string(s.n), bytes_text(static_cast<double>(s.bytes)),
-               fmt::format("{:.4f}", s.at_copy_rate_ms),
+    skips.add({std::to_string(s.n), bytes_text(s.bytes), fmt::format("{:.4f}", s.at_copy_rate_ms),
                s.naive_minus_online_ms ? fmt::format("{:+.4f}", *s.naive_minus_online_ms) : "-",
                s.fits_cache ? "yes" : "no"});
   text += skips.text();
@@ -223,8 +204,10 @@ std::string conclusions_text(const Report& report, TextStyle style) {
   }
   text += heading("What this means", style);
   text += "  " + meaning(report) + "\n";
-  text += passed(report) ? "  " + good("every gate passed", style) + "\n"
-                         : "  " + bad("a gate FAILED", style) + "\n";
+  if (!any_ran(report))
+    text += "  " + bad("no path ran, so no gate was applied", style) + "\n";
+  else
+    text += "  " + (passed(report) ? good("every gate passed", style) : bad("a gate FAILED", style)) + "\n";
   return text;
 }
 
