@@ -1,13 +1,10 @@
 #include "registry/lesson_entries.hpp"
 
-#include <oneapi/tbb/blocked_range.h>
-#include <oneapi/tbb/parallel_for.h>
-#include <oneapi/tbb/task_arena.h>
-
 #include <algorithm>
 
 #include "kernels/lesson/launch.hpp"
 #include "kernels/lesson/online/host.hpp"
+#include "runtime/workers.hpp"
 
 namespace runmax {
 namespace {
@@ -31,32 +28,26 @@ Status run_host(const Plan& plan, const Tensors& t, Workspace, Stream) {
   const auto at = [](const TensorView& view, std::int64_t b, std::int64_t h) {
     return static_cast<float*>(view.data) + b * view.strides[0] + h * view.strides[1];
   };
-  tbb::task_arena arena(std::max(plan.threads, 1));
-  arena.execute([&] {
-    tbb::parallel_for(tbb::blocked_range<std::int64_t>(0, plan.work_items, 1), [&](const auto& range) {
-      for (std::int64_t item = range.begin(); item != range.end(); ++item) {
-        const std::int64_t tile = item % tiles;
-        const std::int64_t h = item / tiles % p.query_heads;
-        const std::int64_t b = item / tiles / p.query_heads;
-        lesson::HostHead head;
-        head.q = {at(t.q, b, h), t.q.strides[2], t.q.strides[3]};
-        head.k = {at(t.k, b, h / group), t.k.strides[2], t.k.strides[3]};
-        head.v = {at(t.v, b, h / group), t.v.strides[2], t.v.strides[3]};
-        head.o = {at(t.o, b, h), t.o.strides[2], t.o.strides[3]};
-        head.lse = t.lse.data ? at(t.lse, b, h) : nullptr;
-        head.lse_stride = t.lse.strides[2];
-        head.query_len = p.query_len;
-        head.kv_len = p.kv_len;
-        head.head_dim = p.head_dim;
-        head.value_dim = p.value_dim;
-        head.scale = static_cast<float>(effective_scale(p));
-        const std::int64_t first = tile * lesson::rows_per_block;
-        online_host_rows(head, first, std::min(first + lesson::rows_per_block, p.query_len),
-                         [&](std::int64_t i) {
-                           const KeyRange keys = visible_keys(p.causal, p.window, p.query_len, p.kv_len, i);
-                           return lesson::Keys{keys.begin, keys.end};
-                         });
-      }
+  Workers(plan.threads).for_each(plan.work_items, [&](std::int64_t, std::int64_t item) {
+    const std::int64_t tile = item % tiles;
+    const std::int64_t h = item / tiles % p.query_heads;
+    const std::int64_t b = item / tiles / p.query_heads;
+    lesson::HostHead head;
+    head.q = {at(t.q, b, h), t.q.strides[2], t.q.strides[3]};
+    head.k = {at(t.k, b, h / group), t.k.strides[2], t.k.strides[3]};
+    head.v = {at(t.v, b, h / group), t.v.strides[2], t.v.strides[3]};
+    head.o = {at(t.o, b, h), t.o.strides[2], t.o.strides[3]};
+    head.lse = t.lse.data ? at(t.lse, b, h) : nullptr;
+    head.lse_stride = t.lse.strides[2];
+    head.query_len = p.query_len;
+    head.kv_len = p.kv_len;
+    head.head_dim = p.head_dim;
+    head.value_dim = p.value_dim;
+    head.scale = static_cast<float>(effective_scale(p));
+    const std::int64_t first = tile * lesson::rows_per_block;
+    online_host_rows(head, first, std::min(first + lesson::rows_per_block, p.query_len), [&](std::int64_t i) {
+      const KeyRange keys = visible_keys(p.causal, p.window, p.query_len, p.kv_len, i);
+      return lesson::Keys{keys.begin, keys.end};
     });
   });
   return {};

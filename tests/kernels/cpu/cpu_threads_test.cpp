@@ -5,7 +5,7 @@
 #include <set>
 #include <thread>
 
-#include "kernels/forward/cpu/workers.hpp"
+#include "runtime/workers.hpp"
 #include "tests/kernels/cpu/attention_case.hpp"
 
 namespace runmax::testing_cpu {
@@ -75,7 +75,7 @@ TEST(CpuPlan, NeverAsksForMoreThreadsThanWorkOrLimit) {
 
 TEST(CpuWorkers, RunEachItemOnceWithinTheLimitAndNeverOneNumberTwiceAtATime) {
   for (const std::int32_t limit : {1, 2, 3, 8}) {
-    cpu::Workers workers(limit);
+    Workers workers(limit);
     std::vector<std::atomic<int>> runs(200);
     std::vector<std::atomic<int>> in_use(static_cast<std::size_t>(limit));
     std::atomic<int> active{0}, most{0};
@@ -94,6 +94,24 @@ TEST(CpuWorkers, RunEachItemOnceWithinTheLimitAndNeverOneNumberTwiceAtATime) {
     EXPECT_LE(most, limit);
     EXPECT_FALSE(shared) << "two threads had one worker's memory";
     for (const auto& count : runs) EXPECT_EQ(count, 1);
+  }
+}
+
+TEST(CpuWorkers, PassOnAnExceptionAfterAllThreadsHaveLeft) {
+  for (const std::int32_t limit : {1, 2, 8}) {
+    std::atomic<int> active{0};
+    EXPECT_THROW(Workers(limit).for_each(100,
+                                         [&](std::int64_t, std::int64_t item) {
+                                           ++active;
+                                           if (item == 5) {
+                                             --active;
+                                             throw std::bad_alloc();
+                                           }
+                                           std::this_thread::sleep_for(std::chrono::microseconds(50));
+                                           --active;
+                                         }),
+                 std::bad_alloc);
+    EXPECT_EQ(active, 0);
   }
 }
 

@@ -4,7 +4,7 @@
 #include "kernels/forward/cpu/geometry.hpp"
 #include "kernels/forward/cpu/launch.hpp"
 #include "kernels/forward/cpu/tiles.hpp"
-#include "kernels/forward/cpu/workers.hpp"
+#include "runtime/workers.hpp"
 
 namespace runmax::cpu {
 namespace {

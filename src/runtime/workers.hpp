@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace runmax::cpu {
+namespace runmax {
 
 class Workers {
  public:
@@ -33,4 +33,4 @@ class Workers {
   std::int32_t threads_;
 };
 
-}  // namespace runmax::cpu
+}  // namespace runmax

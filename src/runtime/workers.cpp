@@ -1,9 +1,11 @@
-#include "kernels/forward/cpu/workers.hpp"
+#include "runtime/workers.hpp"
 
 #include <oneapi/tbb/info.h>
 #include <oneapi/tbb/task_arena.h>
 
-namespace runmax::cpu {
+#include <exception>
+
+namespace runmax {
 namespace {
 
 // One call's items. Helpers that TBB starts late may outlive the call: they find it closed and touch nothing
@@ -31,13 +33,19 @@ class Team {
       state_.wait(state, std::memory_order_acquire);
       state = state_.load(std::memory_order_acquire);
     }
+    if (error_) std::rethrow_exception(error_);
   }
 
  private:
   static constexpr std::int32_t closed = std::int32_t{1} << 30;
 
   void drain(std::int32_t worker) {
-    for (std::int64_t item = next_item_++; item < items_; item = next_item_++) call_(work_, worker, item);
+    try {
+      for (std::int64_t item = next_item_++; item < items_; item = next_item_++) call_(work_, worker, item);
+    } catch (...) {
+      next_item_ = items_;
+      if (!failed_.exchange(true)) error_ = std::current_exception();
+    }
   }
 
   std::int64_t items_;
@@ -45,6 +53,8 @@ class Team {
   void (*call_)(void*, std::int64_t, std::int64_t);
   std::atomic<std::int64_t> next_item_{0};
   std::atomic<std::int32_t> next_worker_{1};
+  std::atomic<bool> failed_{false};
+  std::exception_ptr error_;         // of the first item that threw; read when all have left
   std::atomic<std::int32_t> state_;  // helpers at work, and whether the call is over
 };
 
@@ -76,4 +86,4 @@ void Workers::run(std::int64_t items, std::int32_t threads, void* work, Call cal
   team->lead();
 }
 
-}  // namespace runmax::cpu
+}  // namespace runmax
