@@ -47,6 +47,7 @@ struct alignas(16) TileHeader {
   float key_unit;                // K = planes * key_unit, a power of two
   float tile_exponent;           // the largest r_j
   std::int32_t wide;  // some row of V lies more than 2^10 below the largest: rows have exponents of their own
+  std::int32_t large_keys;                  // some |k| is 2^40 or more: scores may leave FP32
   std::int32_t listed_keys, listed_values;  // rows of K, and of V, with a NaN or inf: their planes are 0
   std::int16_t
       value_exponent[block_kv];  // r_j: |v_j| < 2^r_j. Only read in a wide tile, and for listed rows of V
@@ -77,7 +78,7 @@ constexpr std::int64_t query_bytes(const ForwardTile& tile) {
 constexpr std::int64_t shared_bytes(const ForwardTile& tile) {
   return query_bytes(tile) + std::int64_t{tile.slots} * slot_bytes +
          tile.header_stages * std::int64_t{sizeof(TileHeader)} + std::int64_t{sizeof(Barriers)} +
-         4 * tile.block_q();
+         16 * tile.consumers + 4 * tile.block_q();
 }
 
 inline constexpr std::int64_t shared_limit = 227 * 1024;

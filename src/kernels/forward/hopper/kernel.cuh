@@ -26,7 +26,8 @@ struct Shared {
   unsigned char slots[config.slots][slot_bytes];
   TileHeader headers[config.header_stages];
   Barriers barriers;  // full: a slot's bytes have landed; empty: every consumer warp has read it
-  float query_unit[config.block_q()];  // q = planes * query_unit, a power of two, row by row
+  int suspicious[4 * config.consumers];  // by warp: some row of the work item may have to be computed again
+  float query_unit[config.block_q()];    // q = planes * query_unit, a power of two, row by row
 };
 
 // Position in the ring of slots; the parity flips each time round.
@@ -137,28 +138,35 @@ __device__ void split_queries(Shared<config>& shared, const ForwardArguments& ar
                               int consumer, int warp, int lane) {
   constexpr int channels = config.dim / 32;  // neighbours, per lane
   const float* q = args.q.head(work.b, work.h);
-#pragma unroll 4
+  float x[16][channels];
+#pragma unroll
+  for (int step = 0; step < 16; ++step)
+#pragma unroll
+    for (int c = 0; c < channels; ++c) {
+      const int i = work.first_row + consumer * 64 + warp * 16 + step, channel = lane * channels + c;
+      x[step][c] = i < args.query_len && channel < args.head_dim
+                       ? q[i * args.q.row_stride + channel * args.q.channel_stride]
+                       : 0.0f;
+    }
+  bool large = false;
+#pragma unroll
   for (int step = 0; step < 16; ++step) {
     const int row = consumer * 64 + warp * 16 + step;
-    const int i = work.first_row + row;
-    float x[channels];
     float largest = 0.0f;
 #pragma unroll
     for (int c = 0; c < channels; ++c) {
-      const int channel = lane * channels + c;
-      x[c] = i < args.query_len && channel < args.head_dim
-                 ? q[i * args.q.row_stride + channel * args.q.channel_stride] * args.scale_log2
-                 : 0.0f;
-      if (isfinite(x[c])) largest = fmaxf(largest, fabsf(x[c]));
+      x[step][c] *= args.scale_log2;
+      if (fabsf(x[step][c]) <= FLT_MAX) largest = fmaxf(largest, fabsf(x[step][c]));
     }
 #pragma unroll
     for (int lanes = 16; lanes > 0; lanes /= 2)
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, lanes));
     const int exponent = max(exponent_above(largest), smallest_exponent);
+    large = large || exponent > suspicious_exponent;
     const Power2 unit(plane_exponent - exponent);
     Split s[channels];
 #pragma unroll
-    for (int c = 0; c < channels; ++c) s[c] = split(unit.times(x[c]));
+    for (int c = 0; c < channels; ++c) s[c] = split(unit.times(x[step][c]));
 #pragma unroll
     for (int c = 0; c < channels; c += 2) {
       const int channel = lane * channels + c;
@@ -170,6 +178,7 @@ __device__ void split_queries(Shared<config>& shared, const ForwardArguments& ar
     }
     if (lane == 0) shared.query_unit[row] = Power2(exponent - plane_exponent).times(1.0f);
   }
+  if (lane == 0) shared.suspicious[consumer * 4 + warp] = large ? 1 : 0;
 }
 
 template <int dim>
@@ -559,6 +568,8 @@ __device__ void consume(Shared<config>& shared, const ForwardArguments& args, in
       multiply_scores<config>(s_reg, q_hi, q_lo, k);
       release_operand(shared, held, lane);
 
+      if (lane == 0 && (header.listed_keys | header.listed_values | header.large_keys) != 0)
+        shared.suspicious[consumer * 4 + warp] = 1;
       const bool edge = first_key < common_begin || first_key + block_kv > common_end;
       if (header.wide || edge) {
         if (header.wide) {
@@ -589,8 +600,9 @@ __device__ void consume(Shared<config>& shared, const ForwardArguments& args, in
     asm volatile("" : "+r"(index));
     const WorkItem done = work_item<config>(args, index);
     store_rows<config>(o_reg, rows, args, done, first_row, column);
-    __syncwarp();  // other lanes may store these rows again
-    recompute_rows<config>(shared, args, done, consumer * 64 + warp * 16, lane);
+    __syncwarp();
+    if (shared.suspicious[consumer * 4 + warp] != 0)
+      recompute_rows<config>(shared, args, done, consumer * 64 + warp * 16, lane);
   }
 }
 
@@ -637,22 +649,36 @@ __global__ void __launch_bounds__(combine_threads)
   if (row >= rows) return;
   const std::int64_t i = row % args.query_len, h = row / args.query_len % args.query_heads,
                      b = row / args.query_len / args.query_heads;
-  const auto state = [&](std::int64_t split) { return args.partial_state + 2 * (split * rows + row); };
-  float max = -INFINITY, sum = 0.0f;
-  for (std::int64_t split = 0; split < args.splits; ++split) max = fmaxf(max, state(split)[0]);
-  const auto weight = [&](std::int64_t split) {
-    return state(split)[1] == 0.0f ? 0.0f : exp2f(state(split)[0] - max) * state(split)[1];
-  };
-  for (std::int64_t split = 0; split < args.splits; ++split) sum += weight(split);
-  const bool empty = sum == 0.0f;
-  for (std::int64_t channel = lane; channel < args.value_dim; channel += 32) {
-    float out = 0.0f;
-    for (std::int64_t split = 0; split < args.splits; ++split)
-      if (state(split)[1] != 0.0f)
-        out = fmaf(weight(split), args.partial_out[(split * rows + row) * args.value_dim + channel], out);
-    args.o.head(b, h)[i * args.o.row_stride + channel * args.o.channel_stride] = empty ? 0.0f : out / sum;
+  // A lane for each split: the plan makes at most 32.
+  float max = -INFINITY, weight = 0.0f;
+  if (lane < args.splits) {
+    const float2 state = reinterpret_cast<const float2*>(args.partial_state)[lane * rows + row];
+    max = state.x;
+    weight = state.y;
   }
-  if (lane == 0 && args.lse.data) args.lse.head(b, h)[i * args.lse.row_stride] = natural_lse(max, sum);
+  float total_max = max;
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2)
+    total_max = fmaxf(total_max, __shfl_xor_sync(0xffffffffu, total_max, lanes));
+  // A split that saw no key has weight 0; exp2(-inf - -inf) must not turn it into NaN.
+  if (weight != 0.0f) weight *= exp2f(max - total_max);
+  float sum = weight;
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
+  const bool empty = sum == 0.0f;
+  for (int channel = lane; channel < (args.value_dim + 31) / 32 * 32; channel += 32) {
+    float out = 0.0f;
+#pragma unroll 8
+    for (int split = 0; split < args.splits; ++split) {
+      const float of_split = __shfl_sync(0xffffffffu, weight, split);
+      const float part =
+          channel < args.value_dim ? args.partial_out[(split * rows + row) * args.value_dim + channel] : 0.0f;
+      if (of_split != 0.0f) out = fmaf(of_split, part, out);
+    }
+    if (channel < args.value_dim)
+      args.o.head(b, h)[i * args.o.row_stride + channel * args.o.channel_stride] = empty ? 0.0f : out / sum;
+  }
+  if (lane == 0 && args.lse.data) args.lse.head(b, h)[i * args.lse.row_stride] = natural_lse(total_max, sum);
 }
 
 }  // namespace runmax::hopper

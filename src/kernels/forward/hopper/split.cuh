@@ -18,6 +18,10 @@ inline constexpr int plane_exponent = 15;
 // The smallest exponent that a scale is made from; rows and tiles below it keep absolute precision instead.
 inline constexpr int smallest_exponent = -100;
 
+// Queries and keys below 2^40 cannot make a score that leaves FP32 in log2; beyond it the rows are looked at
+// again.
+inline constexpr int suspicious_exponent = 40;
+
 // e with |x| < 2^e for a finite x; a tiny x is treated as 2^-126, and 0 as less than anything.
 inline constexpr int exponent_of_zero = -150;
 __device__ inline int exponent_above(float x) {
@@ -99,9 +103,10 @@ __device__ inline void load_piece(float (&x)[8], const float* row, std::int64_t 
 
 // The rows of a tile that hold a NaN or inf, in order; their count in `count`.
 __device__ inline void list_rows(const int* infinite, std::int32_t& count, std::uint8_t* list) {
+  const bool any = __syncthreads_or(infinite[threadIdx.x % block_kv]) != 0;
   if (threadIdx.x != 0) return;
   int rows = 0;
-  for (int key = 0; key < block_kv; ++key)
+  for (int key = 0; any && key < block_kv; ++key)
     if (infinite[key]) list[rows++] = static_cast<std::uint8_t>(key);
   count = rows;
 }
@@ -175,7 +180,10 @@ __device__ void split_keys(const ForwardArguments& args, const float* k, std::in
     *reinterpret_cast<uint4*>(image + at) = planes.hi;
     *reinterpret_cast<uint4*>(image + plane_bytes(dim) + at) = planes.lo;
   }
-  if (threadIdx.x == 0) header.key_unit = Power2(exponent - plane_exponent).times(1.0f);
+  if (threadIdx.x == 0) {
+    header.key_unit = Power2(exponent - plane_exponent).times(1.0f);
+    header.large_keys = exponent > suspicious_exponent ? 1 : 0;
+  }
   list_rows(infinite, header.listed_keys, header.listed_key);
 }
 
