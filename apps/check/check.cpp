@@ -25,17 +25,16 @@ reference::Keys keys_of(const Problem& p, std::int64_t i) {
 
 // The given rows of one head by the plain FP32 path, (rows, value_dim) packed; empty if that path does not
 // serve the problem. Each row is a problem of its own on the keys it sees: this path treats rows one by one.
-std::vector<float> ieee_rows(const Problem& p, const float* q, const float* k, const float* v,
-                             const std::vector<std::int64_t>& rows, int threads) {
+std::vector<float> ieee_rows(const Problem& p, const DeviceFacts& cpu, const float* q, const float* k,
+                             const float* v, const std::vector<std::int64_t>& rows, int threads) {
   Problem one = p;
   one.batch = one.query_heads = one.kv_heads = one.query_len = 1;
   one.causal = Causal::none;
   one.window = {};
   one.arithmetic = Arithmetic::ieee;
   one.softmax_scale = effective_scale(p);
-  const Result<DeviceFacts> facts = device_facts({DeviceKind::cpu, 0});
   const PlanOptions options{.kernel = "cpu_lesson_online", .threads = 1};
-  if (!facts.ok() || !plan(one, facts.value(), options).ok()) return {};
+  if (!plan(one, cpu, options).ok()) return {};
 
   std::vector<float> out(rows.size() * static_cast<std::size_t>(p.value_dim), 0.0f);
   std::atomic<std::size_t> next{0};
@@ -54,7 +53,7 @@ std::vector<float> ieee_rows(const Problem& p, const float* q, const float* k, c
       tensors.k = view(k + keys.begin * p.head_dim, problem.kv_len, p.head_dim);
       tensors.v = view(v + keys.begin * p.value_dim, problem.kv_len, p.value_dim);
       tensors.o = view(out.data() + r * static_cast<std::size_t>(p.value_dim), 1, p.value_dim);
-      const Result<Plan> planned = plan(problem, facts.value(), options);
+      const Result<Plan> planned = plan(problem, cpu, options);
       if (!planned.ok() || !run(planned.value(), tensors, {}, nullptr).ok()) failed = true;
     }
   };
@@ -175,6 +174,7 @@ void judge_answers(const Problem& p, const inputs::HostInputs& drawn, const std:
   const bool need_ieee = p.value_dim > 0 && std::any_of(answers.begin(), answers.end(), [](const Answer& a) {
                            return !Gates::is_baseline(a.plan);
                          });
+  const Result<DeviceFacts> cpu = device_facts({DeviceKind::cpu, 0});
   std::vector<std::unique_ptr<Gates>> gates;
   const std::int64_t group = p.kv_heads == 0 ? 1 : p.query_heads / p.kv_heads;
   for (std::int64_t b = 0; b < p.batch; ++b)
@@ -187,7 +187,7 @@ void judge_answers(const Problem& p, const inputs::HostInputs& drawn, const std:
       const float* k = drawn.k.data() + kv_head * p.kv_len * p.head_dim;
       const float* v = drawn.v.data() + kv_head * p.kv_len * p.value_dim;
       std::vector<float> ieee;
-      if (need_ieee) ieee = ieee_rows(p, q, k, v, rows, threads);
+      if (need_ieee && cpu.ok()) ieee = ieee_rows(p, cpu.value(), q, k, v, rows, threads);
       if (gates.empty())
         for (const Answer& answer : answers)
           gates.push_back(std::make_unique<Gates>(p, answer.plan, !ieee.empty()));
