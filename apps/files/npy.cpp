@@ -131,6 +131,7 @@ class HeaderParser {
       const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), length);
       if (error == std::errc::result_out_of_range) return malformed("shape: a length exceeds 2^63 - 1");
       if (error != std::errc()) return expected("an integer or ')' in 'shape'");
+      if (*begin == '0' && length != 0) return expected("an integer without leading zeros in 'shape'");
       if (length < 0)
         return malformed("shape: lengths must be at least 0, got " + std::to_string(length) +
                          " for dimension " + std::to_string(view.shape.size()));

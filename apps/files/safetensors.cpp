@@ -292,6 +292,9 @@ Result<std::vector<TensorEntry>> parse_safetensors(Bytes bytes) {
                                 static_cast<std::size_t>(header_bytes));
   if (header.empty() || header.front() != '{') return malformed("the header does not begin with '{'");
 
+  // JSON has no NUL outside of strings, nor raw in them; the parser would take it for the end.
+  if (const std::size_t nul = header.find('\0'); nul != std::string_view::npos)
+    return malformed("header: is not valid JSON at byte " + std::to_string(nul + 1) + " of the header");
   HeaderReader reader;
   if (!json::sax_parse(header.begin(), header.end(), &reader)) return reader.status;
 

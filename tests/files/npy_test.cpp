@@ -169,6 +169,8 @@ INSTANTIATE_TEST_SUITE_P(
                      "header: expected ',' or ')' in 'shape' at byte 52, got '.'"},
         BrokenHeader{"CommaFirstInShape", "{'descr': '<f4', 'fortran_order': False, 'shape': (, 3)}",
                      "header: expected an integer or ')' in 'shape' at byte 51, got ','"},
+        BrokenHeader{"LeadingZero", "{'descr': '<f4', 'fortran_order': False, 'shape': (02, 3)}",
+                     "header: expected an integer without leading zeros in 'shape' at byte 51, got '0'"},
         BrokenHeader{"NegativeLength", "{'descr': '<f4', 'fortran_order': False, 'shape': (-2, 3)}",
                      "shape: lengths must be at least 0, got -2 for dimension 0"},
         BrokenHeader{"LengthBeyond64Bits",

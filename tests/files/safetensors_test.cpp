@@ -137,6 +137,8 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"SpaceFirst", " {}", "the header does not begin with '{'"},
         Broken{"OnlyABrace", "{", "header: is not valid JSON at byte 2 of the header"},
         Broken{"TextAfterTheEnd", "{}x", "header: is not valid JSON at byte 3 of the header"},
+        Broken{"NulAfterTheEnd", std::string("{}\0 ", 4),
+               "header: is not valid JSON at byte 3 of the header"},
         Broken{"BadUtf8", "{\"x\xff\":1}", "header: is not valid JSON at byte 4 of the header"},
         Broken{"TensorIsANumber", "{\"x\":1}", "header: tensor 'x': must be an object"},
         Broken{"TensorIsAnArray", "{\"x\":[]}", "header: tensor 'x': must be an object"},

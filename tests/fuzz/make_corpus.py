@@ -94,6 +94,7 @@ def make_safetensors():
     write("safetensors", "bad-json", safetensors(b'{"x":{"dtype":"F32",}', eight))
     write("safetensors", "bad-utf8", safetensors(b'{"\xff":1}', eight))
     write("safetensors", "escapes", safetensors(b'{"\\u0000\\n":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', eight))
+    write("safetensors", "nul-after-the-end", safetensors(b"{}\0x", b""))
     write("safetensors", "twice", safetensors(b'{"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"x":{"dtype":"F32","shape":[0],"data_offsets":[8,8]}}', eight))
     write("safetensors", "nested", safetensors(b'{"x":{"more":[[[{"a":[1,{}]}]],null,1.5],"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', eight))
     write("safetensors", "metadata-number", safetensors(b'{"__metadata__":{"a":1}}', b""))
