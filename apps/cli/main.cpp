@@ -1,5 +1,6 @@
 // The command line of `runmax`: options to argument structs, and nothing else.
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <exception>
 #include <new>
 #include <string>
@@ -127,5 +128,8 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     return static_cast<int>(complain(ExitCode::internal, error.what()));
   }
+  // A result that did not reach its reader must not look like success.
+  if (std::fflush(stdout) != 0 && code == ExitCode::done)
+    code = complain(ExitCode::environment, "the result cannot be written to stdout");
   return static_cast<int>(code);
 }
