@@ -288,15 +288,23 @@ Status write_outputs(const RunArguments& a, const Answer& answer, const OutputSh
   return out.commit();
 }
 
+// As a POSIX shell reads it back.
+std::string shell_word(const std::string& text) {
+  const bool plain = !text.empty() && text.find_first_not_of(
+                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                          "_-./,:=+") == std::string::npos;
+  if (plain) return text;
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
+}
+
 // The command that repeats this run.
 std::string repeat_command(const RunArguments& a) {
   std::string command = "runmax run";
   const auto add = [&](const char* option, const std::string& value, const std::string& default_value = "") {
     if (value == default_value) return;
-    const bool plain = value.find_first_not_of(
-                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                           "_-./,:=+") == std::string::npos;
-    command += std::string(" ") + option + " " + (plain ? value : fmt::format("'{}'", value));
+    command += std::string(" ") + option + " " + shell_word(value);
   };
   for (const NamedPath& path : inputs(a)) add(path.option, path.path);
   for (const NamedPath& path : outputs(a)) add(path.option, path.path);
