@@ -1,9 +1,28 @@
 #include "registry/cuda_entries.hpp"
 
+#include "kernels/forward/cluster/launch.hpp"
 #include "kernels/forward/hopper/launch.hpp"
 #include "kernels/forward/simt/launch.hpp"
 
 namespace runmax {
+
+KernelEntry cuda_cluster_entry() {
+  KernelEntry entry;
+  entry.name = "cuda_cluster";
+  entry.device = DeviceKind::cuda;
+  entry.summary = "FP32 by FMA for short heads: one launch, keys split over a cluster of 8 blocks";
+  entry.computed_as = "f32 fused multiply-add, expf";
+  entry.serves = {
+      .f32 = true, .ieee = true, .causal_bottom_right = true, .causal_top_left = true, .window = true};
+  entry.refuses = cluster::forward_refuses;
+  entry.fill_plan = cluster::forward_plan;
+#if defined(RUNMAX_WITH_CUDA)
+  entry.run = cluster::forward_run;
+#else
+  entry.built = false;
+#endif
+  return entry;
+}
 
 KernelEntry cuda_hopper_entry() {
   KernelEntry entry;

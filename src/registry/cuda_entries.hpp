@@ -5,6 +5,9 @@
 
 namespace runmax {
 
+// Short heads in one launch (sm_90).
+KernelEntry cuda_cluster_entry();
+
 // FP32-grade on Hopper's tensor cores (sm_90a).
 KernelEntry cuda_hopper_entry();
 
