@@ -30,10 +30,10 @@ class SignalCleanup {
 
   // False if all slots are taken or the name is too long.
   static bool watch(const std::string& path) {
-    for (Slot& slot : slots_) {
+    for (Slot& slot : slots) {
       if (slot.used.load() || path.size() >= slot.path.size()) continue;
       std::memcpy(slot.path.data(), path.c_str(), path.size() + 1);
-      if (watched_++ == 0) install();
+      if (watched++ == 0) install();
       slot.used.store(true);
       return true;
     }
@@ -41,17 +41,17 @@ class SignalCleanup {
   }
 
   static void forget(const std::string& path) {
-    for (Slot& slot : slots_) {
+    for (Slot& slot : slots) {
       if (!slot.used.load() || path != slot.path.data()) continue;
       slot.used.store(false);
-      if (--watched_ == 0) restore();
+      if (--watched == 0) restore();
     }
   }
 
   // While `wait`, a signal is only remembered; it takes effect when the wait ends.
   static void defer(bool wait) {
-    deferring_.store(wait);
-    if (const int signal = wait ? 0 : deferred_.exchange(0)) handle(signal);
+    deferring.store(wait);
+    if (const int signal = wait ? 0 : deferred.exchange(0)) handle(signal);
   }
 
  private:
@@ -62,11 +62,11 @@ class SignalCleanup {
   static constexpr std::array<int, 3> signals{SIGINT, SIGTERM, SIGHUP};
 
   static void handle(int signal) {
-    if (deferring_.load()) {
-      deferred_.store(signal);
+    if (deferring.load()) {
+      deferred.store(signal);
       return;
     }
-    for (Slot& slot : slots_)
+    for (Slot& slot : slots)
       if (slot.used.load()) ::unlink(slot.path.data());
     std::signal(signal, SIG_DFL);
     std::raise(signal);
@@ -76,21 +76,21 @@ class SignalCleanup {
     for (std::size_t i = 0; i < signals.size(); ++i) {
       struct sigaction action = {};
       action.sa_handler = handle;
-      ::sigaction(signals[i], nullptr, &previous_[i]);
+      ::sigaction(signals[i], nullptr, &previous[i]);
       // nohup and the like: an ignored signal stays ignored.
-      if (previous_[i].sa_handler != SIG_IGN) ::sigaction(signals[i], &action, nullptr);
+      if (previous[i].sa_handler != SIG_IGN) ::sigaction(signals[i], &action, nullptr);
     }
   }
 
   static void restore() {
-    for (std::size_t i = 0; i < signals.size(); ++i) ::sigaction(signals[i], &previous_[i], nullptr);
+    for (std::size_t i = 0; i < signals.size(); ++i) ::sigaction(signals[i], &previous[i], nullptr);
   }
 
-  static inline std::array<Slot, most_files> slots_;
-  static inline std::array<struct sigaction, signals.size()> previous_;
-  static inline int watched_ = 0;
-  static inline std::atomic<bool> deferring_{false};
-  static inline std::atomic<int> deferred_{0};
+  static inline std::array<Slot, most_files> slots;
+  static inline std::array<struct sigaction, signals.size()> previous;
+  static inline int watched = 0;
+  static inline std::atomic<bool> deferring{false};
+  static inline std::atomic<int> deferred{0};
 };
 
 // A file size limit (ulimit -f) shall fail the write, not kill the program.

@@ -148,16 +148,16 @@ class HeaderReader : public nlohmann::json_sax<json> {
 
   bool number_unsigned(json::number_unsigned_t number) override {
     if (skipping_) return true;
-    Declared* const t = tensors.empty() ? nullptr : &tensors.back();
     if (place_ == Place::lengths) {
       if (number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
         return fail(tensor() + "a length of the shape exceeds 2^63 - 1");
-      t->shape.push_back(static_cast<std::int64_t>(number));
+      tensors.back().shape.push_back(static_cast<std::int64_t>(number));
       return true;
     }
     if (place_ == Place::ends) {
-      if (t->offsets.size() == 2) return wrong_offsets();
-      t->offsets.push_back(number);
+      std::vector<std::uint64_t>& offsets = tensors.back().offsets;
+      if (offsets.size() == 2) return wrong_offsets();
+      offsets.push_back(number);
       return true;
     }
     return scalar();
