@@ -29,16 +29,16 @@ class OutputFilesTest : public testing::Test {
   void SetUp() override {
     std::string name = (fs::temp_directory_path() / "runmax-output-XXXXXX").string();
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    directory_ = name;
+    directory = name;
   }
-  void TearDown() override { fs::remove_all(directory_); }
+  void TearDown() override { fs::remove_all(directory); }
 
-  std::string at(const std::string& name) const { return (directory_ / name).string(); }
+  std::string at(const std::string& name) const { return (directory / name).string(); }
 
   // Names in the directory, hidden ones included.
   std::set<std::string> names() const {
     std::set<std::string> found;
-    for (const fs::directory_entry& entry : fs::directory_iterator(directory_))
+    for (const fs::directory_entry& entry : fs::directory_iterator(directory))
       found.insert(entry.path().filename().string());
     return found;
   }
@@ -50,7 +50,7 @@ class OutputFilesTest : public testing::Test {
     std::ofstream(at(name), std::ios::binary) << text;
   }
 
-  fs::path directory_;
+  fs::path directory;
 };
 
 // Runs `body` in a child process and returns how it ended, as waitpid says it.
@@ -132,7 +132,7 @@ TEST_F(OutputFilesTest, AFileSizeLimitFailsTheWriteAndLeavesNothing) {
 }
 
 TEST_F(OutputFilesTest, AFullDiskFailsTheWriteAndLeavesNothing) {
-  if (::mount("tmpfs", directory_.c_str(), "tmpfs", 0, "size=64k") != 0)
+  if (::mount("tmpfs", directory.c_str(), "tmpfs", 0, "size=64k") != 0)
     GTEST_SKIP() << "cannot mount a small tmpfs here: " << std::strerror(errno);
   put("o", "old");
   {
@@ -145,7 +145,7 @@ TEST_F(OutputFilesTest, AFullDiskFailsTheWriteAndLeavesNothing) {
     EXPECT_EQ(names(), std::set<std::string>{"o"});
     EXPECT_EQ(content("o"), "old");
   }
-  ::umount(directory_.c_str());
+  ::umount(directory.c_str());
 }
 
 class OutputFilesSignal : public OutputFilesTest, public testing::WithParamInterface<int> {};
@@ -218,7 +218,7 @@ TEST_F(OutputFilesTest, DestinationsThatCannotBeAreRefusedByName) {
   EXPECT_EQ(error(at("no/such/o")),
             at("no/such/o") + ": the directory cannot be used: No such file or directory");
   EXPECT_EQ(error("/dev/null"), "/dev/null: exists and is not a regular file");
-  EXPECT_EQ(error(directory_.string()), directory_.string() + ": exists and is not a regular file");
+  EXPECT_EQ(error(directory.string()), directory.string() + ": exists and is not a regular file");
   put("file", "x");
   EXPECT_EQ(error(at("file/o")), at("file/o") + ": the directory cannot be used: Not a directory");
   EXPECT_EQ(error(at("o")), "");
@@ -227,10 +227,10 @@ TEST_F(OutputFilesTest, DestinationsThatCannotBeAreRefusedByName) {
 
 TEST_F(OutputFilesTest, ADirectoryWithoutWritePermissionIsRefused) {
   if (::geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
-  fs::permissions(directory_, fs::perms::owner_read | fs::perms::owner_exec);
+  fs::permissions(directory, fs::perms::owner_read | fs::perms::owner_exec);
   EXPECT_EQ(check_destination(at("o")).message(),
             at("o") + ": the directory cannot be written to: Permission denied");
-  fs::permissions(directory_, fs::perms::owner_all);
+  fs::permissions(directory, fs::perms::owner_all);
 }
 
 }  // namespace

@@ -37,16 +37,16 @@ class Run : public testing::Test {
   void SetUp() override {
     std::string name = (fs::temp_directory_path() / "runmax-run-XXXXXX").string();
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    directory_ = name;
-    arguments_.device = "cpu";
-    arguments_.q = at("q.npy");
-    arguments_.k = at("k.npy");
-    arguments_.v = at("v.npy");
-    arguments_.out = at("o.npy");
+    directory = name;
+    arguments.device = "cpu";
+    arguments.q = at("q.npy");
+    arguments.k = at("k.npy");
+    arguments.v = at("v.npy");
+    arguments.out = at("o.npy");
   }
-  void TearDown() override { fs::remove_all(directory_); }
+  void TearDown() override { fs::remove_all(directory); }
 
-  std::string at(const std::string& name) const { return (directory_ / name).string(); }
+  std::string at(const std::string& name) const { return (directory / name).string(); }
 
   void put(const std::string& name, const std::string& text) const {
     std::ofstream(at(name), std::ios::binary) << text;
@@ -68,7 +68,7 @@ class Run : public testing::Test {
   Outcome run() const {
     testing::internal::CaptureStdout();
     testing::internal::CaptureStderr();
-    const ExitCode code = run_command(arguments_);
+    const ExitCode code = run_command(arguments);
     std::fflush(stdout);
     std::string out = testing::internal::GetCapturedStdout();
     return {code, out, testing::internal::GetCapturedStderr()};
@@ -84,23 +84,23 @@ class Run : public testing::Test {
     EXPECT_EQ(names(), before);
     // Messages without the name of this run's directory.
     std::string text = outcome.error;
-    for (std::size_t found; (found = text.find(directory_.string() + "/")) != std::string::npos;)
-      text.erase(found, directory_.string().size() + 1);
+    for (std::size_t found; (found = text.find(directory.string() + "/")) != std::string::npos;)
+      text.erase(found, directory.string().size() + 1);
     EXPECT_EQ(text.rfind("runmax: ", 0), 0u) << text;
     return text.size() > 9 ? text.substr(8, text.size() - 9) : text;
   }
 
   std::set<std::string> names() const {
     std::set<std::string> found;
-    for (const fs::directory_entry& entry : fs::directory_iterator(directory_))
+    for (const fs::directory_entry& entry : fs::directory_iterator(directory))
       found.insert(entry.path().filename().string());
     return found;
   }
 
   files::FloatArray read(const std::string& name) const { return files::read_npy(at(name)).value(); }
 
-  fs::path directory_;
-  RunArguments arguments_;
+  fs::path directory;
+  RunArguments arguments;
 };
 
 TEST_F(Run, WritesOutputAndLseOfTheRankOfQ) {
@@ -117,10 +117,10 @@ TEST_F(Run, WritesOutputAndLseOfTheRankOfQ) {
       {{0, 4}, {7, 4}, {7, 3}, {0, 3}, {0}, "bshd"},
       {{5, 4}, {0, 4}, {0, 3}, {5, 3}, {5}, "bshd"},
   };
-  arguments_.lse = at("lse.npy");
+  arguments.lse = at("lse.npy");
   for (const auto& c : cases) {
     put_qkv(c.q, c.k, c.v);
-    arguments_.layout = c.layout;
+    arguments.layout = c.layout;
     const Outcome outcome = run();
     ASSERT_EQ(outcome.code, ExitCode::done) << outcome.error;
     EXPECT_EQ(read("o.npy").shape, c.o);
@@ -135,13 +135,13 @@ TEST_F(Run, KnownAnswers) {
   put("q.npy", files::npy_header({2, 1}) + files::raw(std::vector<float>{0, 0}));
   put("k.npy", files::npy_header({4, 1}) + files::raw(std::vector<float>{1, 2, 3, 4}));
   put("v.npy", files::npy_header({4, 1}) + files::raw(std::vector<float>{0, 1, 2, 3}));
-  arguments_.lse = at("lse.npy");
-  arguments_.causal = true;
+  arguments.lse = at("lse.npy");
+  arguments.causal = true;
   ASSERT_EQ(run().code, ExitCode::done);
   EXPECT_EQ(read("o.npy").values, (std::vector<float>{1, 1.5}));
   EXPECT_NEAR(read("lse.npy").values[0], std::log(3.0), 1e-6);
   EXPECT_NEAR(read("lse.npy").values[1], std::log(4.0), 1e-6);
-  arguments_.causal_align = "top-left";
+  arguments.causal_align = "top-left";
   ASSERT_EQ(run().code, ExitCode::done);
   EXPECT_EQ(read("o.npy").values, (std::vector<float>{0, 0.5}));
 }
@@ -160,16 +160,16 @@ TEST_F(Run, AnExistingOutputIsReplacedOnSuccessOnly) {
 
 TEST_F(Run, AWriteThatFailsLeavesNeitherOutputAndExitsWithFour) {
   put_qkv({5000, 4}, {7, 4}, {7, 4});
-  arguments_.lse = at("lse.npy");
+  arguments.lse = at("lse.npy");
   const std::set<std::string> before = names();
   const pid_t child = ::fork();
   if (child == 0) {
     // lse.npy would fit, o.npy does not.
     const rlimit limit{30000, 30000};
     ::setrlimit(RLIMIT_FSIZE, &limit);
-    arguments_.threads = 1;
+    arguments.threads = 1;
     std::freopen("/dev/null", "w", stderr);
-    ::_exit(static_cast<int>(run_command(arguments_)));
+    ::_exit(static_cast<int>(run_command(arguments)));
   }
   int ended = 0;
   ::waitpid(child, &ended, 0);
@@ -260,10 +260,10 @@ TEST_F(Run, ASparseFileLargerThanMemoryIsRefused) {
 
 TEST_F(Run, OptionsOutOfTheirRangeAreRefused) {
   put_qkv({5, 4}, {7, 4}, {7, 4});
-  const RunArguments good = arguments_;
+  const RunArguments good = arguments;
   const auto error = [&](auto change) {
-    arguments_ = good;
-    change(arguments_);
+    arguments = good;
+    change(arguments);
     return refusal();
   };
   EXPECT_EQ(error([](auto& a) { a.layout = "sbhd"; }), "--layout: is bshd or bhsd, got 'sbhd'");
@@ -290,15 +290,15 @@ TEST_F(Run, OptionsOutOfTheirRangeAreRefused) {
 
 TEST_F(Run, WhatNoKernelServesIsRefusedByNameWithTheReason) {
   put_qkv({5, 4}, {7, 4}, {7, 4});
-  arguments_.arithmetic = "tf32";
+  arguments.arithmetic = "tf32";
   EXPECT_NE(refusal().find("tf32"), std::string::npos);
 }
 
 TEST_F(Run, FilesThatCannotGoTogetherAreRefusedBeforeAnyIsRead) {
-  const RunArguments good = arguments_;
+  const RunArguments good = arguments;
   const auto error = [&](auto change) {
-    arguments_ = good;
-    change(arguments_);
+    arguments = good;
+    change(arguments);
     return refusal();
   };
   EXPECT_EQ(error([](auto& a) { a.k = ""; }), "--k: is missing; give --q, --k and --v, or --in");
@@ -334,13 +334,13 @@ TEST_F(Run, FilesThatCannotGoTogetherAreRefusedBeforeAnyIsRead) {
 
 TEST_F(Run, AnInputIsNeverOverwrittenByWhateverNameItGoes) {
   put_qkv({5, 4}, {7, 4}, {7, 4});
-  arguments_.out = at("../" + directory_.filename().string() + "/k.npy");
+  arguments.out = at("../" + directory.filename().string() + "/k.npy");
   EXPECT_NE(refusal().find("is also the input --k"), std::string::npos);
   fs::create_symlink("v.npy", at("link"));
-  arguments_.out = at("link");
+  arguments.out = at("link");
   EXPECT_EQ(refusal(), "--out: link is also the input --v");
   fs::create_hard_link(at("v.npy"), at("hard"));
-  arguments_.out = at("hard");
+  arguments.out = at("hard");
   EXPECT_EQ(refusal(), "--out: hard is also the input --v");
 }
 
@@ -348,9 +348,9 @@ class RunSafetensors : public Run {
  protected:
   void SetUp() override {
     Run::SetUp();
-    arguments_.q = arguments_.k = arguments_.v = "";
-    arguments_.in = at("x.safetensors");
-    arguments_.out = at("y.safetensors");
+    arguments.q = arguments.k = arguments.v = "";
+    arguments.in = at("x.safetensors");
+    arguments.out = at("y.safetensors");
   }
 };
 
@@ -359,7 +359,7 @@ TEST_F(RunSafetensors, TensorsInTensorsOut) {
                            files::raw(std::vector<float>(5 * 4 + 7 * 4 + 7 * 3, 0.5f)));
   const Outcome outcome = run();
   ASSERT_EQ(outcome.code, ExitCode::done) << outcome.error;
-  Result<files::FileBytes> file = files::read_file(arguments_.out);
+  Result<files::FileBytes> file = files::read_file(arguments.out);
   ASSERT_TRUE(file.ok());
   Result<std::vector<files::TensorEntry>> tensors = files::parse_safetensors(file.value().bytes());
   ASSERT_TRUE(tensors.ok()) << tensors.status().message();
@@ -395,7 +395,7 @@ TEST_F(RunSafetensors, ErrorsNameFileTensorAndRule) {
 // O-122: a right answer, a wrong one and an unreadable input.
 TEST_F(Run, TheExitCodeOfACheckIsItsVerdict) {
   put_qkv({5, 6, 4}, {7, 2, 4}, {7, 2, 3});
-  arguments_.check = true;
+  arguments.check = true;
   const Outcome right = run();
   EXPECT_EQ(right.code, ExitCode::done) << right.error;
   EXPECT_NE(right.out.find("check: accepted, 5 of 5 query rows"), std::string::npos) << right.out;
@@ -406,7 +406,7 @@ TEST_F(Run, TheExitCodeOfACheckIsItsVerdict) {
   put("q.npy", files::npy_header({1, 1}) + files::raw(std::vector<float>{0}));
   put("k.npy", files::npy_header({4, 1}) + files::raw(std::vector<float>(4, 0)));
   put("v.npy", files::npy_header({4, 1}) + files::raw(std::vector<float>(4, 3e38f)));
-  arguments_.kernel = "cpu_lesson_online";
+  arguments.kernel = "cpu_lesson_online";
   const Outcome wrong = run();
   EXPECT_EQ(wrong.code, ExitCode::rejected);
   EXPECT_NE(wrong.out.find("check: REJECTED"), std::string::npos) << wrong.out;
@@ -415,7 +415,7 @@ TEST_F(Run, TheExitCodeOfACheckIsItsVerdict) {
   EXPECT_NE(wrong.out.find("repeat: runmax run --q "), std::string::npos) << wrong.out;
   EXPECT_EQ(wrong.error, "runmax: the answer is rejected; nothing is written\n");
   EXPECT_FALSE(fs::exists(at("o.npy")));
-  arguments_.json = true;
+  arguments.json = true;
   const Outcome json = run();
   EXPECT_EQ(json.code, ExitCode::rejected);
   EXPECT_EQ(nlohmann::json::parse(json.out)["accepted"], false);
@@ -459,7 +459,7 @@ INSTANTIATE_TEST_SUITE_P(All, RunCheckLayout, testing::Values(Layout::bshd, Layo
 
 TEST_F(Run, ACheckWithoutAQueryRowIsAccepted) {
   put_qkv({0, 4}, {7, 4}, {7, 4});
-  arguments_.check = true;
+  arguments.check = true;
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, ExitCode::done);
   EXPECT_NE(outcome.out.find("check: accepted, there is no query row"), std::string::npos) << outcome.out;
@@ -473,32 +473,32 @@ class RunLocale : public Run {
     const char* const name = "de_DE.UTF-8";
     if (std::setlocale(LC_ALL, name) == nullptr)
       GTEST_SKIP() << "the locale " << name << " is not installed (apt-get install locales; locale-gen)";
-    previous_ = std::locale::global(std::locale(name));
+    previous = std::locale::global(std::locale(name));
     char text[16];
     std::snprintf(text, sizeof text, "%.1f", 0.5);
     ASSERT_STREQ(text, "0,5") << "the locale has no effect, so this test would prove nothing";
   }
   void TearDown() override {
-    std::locale::global(previous_);
+    std::locale::global(previous);
     std::setlocale(LC_ALL, "C");
     Run::TearDown();
   }
-  std::locale previous_;
+  std::locale previous;
 };
 
 TEST_F(RunLocale, NumbersAreReadAndWrittenWithoutIt) {
   EXPECT_NE(files::npy_header({1234, 5}).find("(1234, 5)"), std::string::npos);
   EXPECT_NE(files::safetensors_header({{"o", {1234, 5}}}).find("[1234,5]"), std::string::npos);
   put_qkv({1234, 5}, {7, 5}, {7, 5});
-  arguments_.softmax_scale = "0.5";
-  arguments_.json = true;
+  arguments.softmax_scale = "0.5";
+  arguments.json = true;
   const Outcome outcome = run();
   ASSERT_EQ(outcome.code, ExitCode::done) << outcome.error;
   EXPECT_EQ(read("o.npy").shape, (Shape{1234, 5}));
   const nlohmann::json report = nlohmann::json::parse(outcome.out);
   EXPECT_EQ(report["problem"], "q1234:k7:d5:scale=0.5");
   EXPECT_LT(report["time_ms"].get<double>(), 1e6);
-  arguments_.softmax_scale = "0,5";
+  arguments.softmax_scale = "0,5";
   EXPECT_EQ(refusal(), "--softmax-scale: must be a number, got '0,5'");
 }
 
