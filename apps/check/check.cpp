@@ -97,7 +97,7 @@ struct Gates {
       list.push_back({"finiteness gate", "", finiteness.verdict()});
       if (with_lesson) list.push_back({"lesson gate", lesson.rule(), lesson.verdict()});
       list.push_back({"hostile gate", hostile.rule(), hostile.verdict()});
-      if (with_second) list.push_back({"second bar", second.rule(), second.verdict()});
+      if (with_second && second.comparable()) list.push_back({"second bar", second.rule(), second.verdict()});
     }
     list.push_back({"lse gate", lse.rule(), lse.verdict()});
     return list;

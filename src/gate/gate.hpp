@@ -116,6 +116,7 @@ class SecondBar {
   void add_row(std::int64_t batch, std::int64_t head, std::int64_t row, const Row<double>& want,
                const float* got, std::int64_t got_stride, const float* ieee, std::int64_t ieee_stride) {
     const Scale scale(want);
+    ++rows_;
     for (std::size_t c = 0; c < want.out.size(); ++c) {
       const auto channel = static_cast<std::int64_t>(c);
       const double value = got[channel * got_stride];
@@ -146,6 +147,9 @@ class SecondBar {
     return verdict;
   }
 
+  // False: too few rows for the verdict to mean anything.
+  bool comparable() const { return rows_ >= second_bar_fewest_rows; }
+
   double error() const { return error_; }
   double ieee_error() const { return ieee_error_; }
   double bar() const { return std::max(2 * ieee_error_, second_bar_floor); }
@@ -162,6 +166,7 @@ class SecondBar {
   }
 
   Collector collector_;  // kind of value only: its bound is infinite
+  std::int64_t rows_ = 0;
   double error_ = 0, ieee_error_ = 0;
   Offender worst_;
 };

@@ -20,6 +20,9 @@ constexpr double hostile_score_factor = 4.0;
 // Below this multiple of A* the second bar asks for nothing better.
 constexpr double second_bar_floor = 5e-7;
 
+// The second bar compares the largest errors of two paths. Over fewer rows either is a matter of luck.
+constexpr std::int64_t second_bar_fewest_rows = 256;
+
 // max(1e-5, 4 * 2^-23 * sqrt(n)): the lesson's rule with the depth set to n keys.
 inline double lesson_rtol(std::int64_t n) {
   return std::max(1e-5, 4 * epsilon * std::sqrt(static_cast<double>(n)));

@@ -149,6 +149,16 @@ TEST(SecondBar, IsTwiceTheIeeePathOrTheFloor) {
   EXPECT_FALSE(judge(1e-5, nan_value).passed) << "a broken ieee path widened the bar";
 }
 
+TEST(SecondBar, IsNotComparableOverAHandfulOfRows) {
+  SecondBar bar;
+  const Row<double> want = row_of({1}, {1});
+  const float one = 1;
+  for (int i = 0; i < 255; ++i) bar.add_row(0, 0, i, want, &one, 1, &one, 1);
+  EXPECT_FALSE(bar.comparable());
+  bar.add_row(0, 0, 255, want, &one, 1, &one, 1);
+  EXPECT_TRUE(bar.comparable());
+}
+
 TEST(LseGate, BoundIsAbsoluteOrRelativeWhicheverIsLarger) {
   const auto passes = [](double want, double got) {
     LseGate gate;
