@@ -63,6 +63,7 @@ Json result_json(const PathResult& r, CacheState cache) {
   json["path"] = r.path;
   json["kernel"] = r.kernel;
   json["computed_as"] = r.computed_as;
+  json["launches"] = r.launches;
   json["status"] = outcome_name(r.outcome);
   json["reason"] = r.reason;
   json["max_abs_error"] = ran ? Json(r.against_reference.max_abs_error) : Json();

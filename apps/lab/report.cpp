@@ -122,6 +122,20 @@ std::vector<lesson::Prediction> predictions(const Report& report) {
   return lesson::five_predictions(sizes, kernels, report.why_no_resources);
 }
 
+std::string launch_bound_note(const Report& report) {
+  std::string places;
+  for (const PathResult& r : report.results) {
+    const double launches_ms = r.launches * report.limits.empty_launch_ms.median;
+    if (!r.warm || r.launches == 0 || r.warm->median > 1.25 * launches_ms) continue;
+    places += fmt::format("{}{} at N = {} ({:.1f} us, {} launches)", places.empty() ? "" : ", ", r.path, r.n,
+                          r.warm->median * 1e3, r.launches);
+  }
+  if (places.empty()) return places;
+  return fmt::format(
+      "The host launches a kernel every {:.1f} us, and that is what the warm times of {} show.",
+      report.limits.empty_launch_ms.median * 1e3, places);
+}
+
 namespace {
 
 // Why the ratio is what it is, as far as the figures tell.

@@ -29,6 +29,7 @@ struct PathResult {
   std::string path;    // "naive", "online" or "runmax"
   std::string kernel;  // name in the registry; empty if none was chosen
   std::string computed_as;
+  int launches = 0;  // kernel launches of one run; 0 on the CPU
   Outcome outcome = Outcome::skipped;
   std::string reason;  // why it was refused, skipped or failed
   std::string repeat;  // the command that repeats the check
@@ -119,6 +120,10 @@ bool passed(const Report& report);
 std::vector<Ratio> ratios(const Report& report);
 std::vector<Skipped> skipped(const Report& report);
 std::vector<lesson::Prediction> predictions(const Report& report);
+
+// Lengths and paths whose warm time is hardly more than their launches back to back: there the host is timed,
+// not the kernels. Empty if there are none.
+std::string launch_bound_note(const Report& report);
 
 // What the figures mean, in plain words.
 std::string meaning(const Report& report);

@@ -163,6 +163,7 @@ Status study_path(const PathName& name, Data& data, const StudyOptions& options,
   const Plan& p = planned.value();
   result.kernel = p.kernel;
   result.computed_as = p.computed_as;
+  result.launches = p.launches;
   result.repeat = fmt::format("runmax check {} --kernel {} --device {}", to_text(problem), p.kernel,
                               device_kind_name(p.device.kind));
   const std::int64_t needed = static_cast<std::int64_t>(p.workspace_bytes + 4 * data.bytes());

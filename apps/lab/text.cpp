@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include "gate/gate.hpp"
+#include "lab/paragraph.hpp"
 #include "lab/report.hpp"
 #include "lab/table.hpp"
 #include "lab/units.hpp"
@@ -75,7 +76,9 @@ std::string costs_text(const Report& report, TextStyle style) {
   if (!gpu)
     text += fmt::format(" on {} threads (one thread: {} and {})", report.threads,
                         rate_text(m.one_thread_copy_rate, "B/s"), rate_text(m.one_thread_fma_rate, "FLOP/s"));
-  if (m.clock_hz > 0) text += fmt::format(" at {:.0f} MHz", m.clock_hz * 1e-6);
+  // A peak is a maximum; under it a GPU's clock falls, so the two do not belong to the same moment.
+  if (m.clock_hz > 0)
+    text += fmt::format("; clock {:.0f} MHz{}", m.clock_hz * 1e-6, gpu ? " in the last sample" : "");
   text += fmt::format("\n  ridge point {:.2f} FLOP/B: naive (12.8) lies on the {} side", report.ridge(),
                       12.8 < report.ridge() ? "memory" : "arithmetic");
   std::string low, high;
@@ -159,6 +162,7 @@ std::string results_text(const Report& report, TextStyle style) {
   text += report.device.device.kind == DeviceKind::cuda
               ? "  system saw: how far the device's free memory fell (it is given out in large pieces)\n"
               : "  system saw: how far this process's resident set rose\n";
+  text += paragraph(launch_bound_note(report), 2);
   std::string shares;
   for (const PathResult& r : report.results)
     if (r.fma_share > 0 && r.n == report.costs.back().n)
@@ -192,18 +196,18 @@ std::string conclusions_text(const Report& report, TextStyle style) {
     if (p.outcome == lesson::Outcome::held) outcome = good(outcome, style);
     if (p.outcome == lesson::Outcome::failed) outcome = bad(outcome, style);
     text += fmt::format("  {}. {}: {}\n", ++number, p.name, outcome);
-    if (!p.figures.empty()) text += "     " + p.figures + "\n";
-    text += "     " + p.reason + "\n";
+    if (!p.figures.empty()) text += paragraph(p.figures, 5);
+    text += paragraph(p.reason, 5);
   }
   if (!report.pitfalls.empty()) text += heading("Pitfalls", style);
   number = 0;
   for (const Pitfall& p : report.pitfalls) {
     text += fmt::format("  {}. {}\n", ++number, p.name);
-    if (!p.figures.empty()) text += "     " + p.figures + "\n";
-    text += "     " + p.meaning + "\n";
+    if (!p.figures.empty()) text += paragraph(p.figures, 5);
+    text += paragraph(p.meaning, 5);
   }
   text += heading("What this means", style);
-  text += "  " + meaning(report) + "\n";
+  text += paragraph(meaning(report), 2);
   if (!any_ran(report))
     text += "  " + bad("no path ran, so no gate was applied", style) + "\n";
   else

@@ -7,6 +7,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "lab/paragraph.hpp"
+
 namespace runmax::lab {
 namespace {
 
@@ -115,6 +117,19 @@ TEST(LabReport, SaysInWordsWhetherTheByteWinIsATimeWin) {
   EXPECT_NE(meaning(report).find("mean nothing"), std::string::npos) << meaning(report);
 }
 
+TEST(LabReport, NamesThePathsThatAreTimedAtTheHostsPace) {
+  Report report = lesson_report();
+  EXPECT_EQ(launch_bound_note(report), "");
+  report.limits.empty_launch_ms.median = 4.1e-3;
+  report.results[0].launches = 3;
+  report.results[0].warm->median = 13.4e-3;
+  report.results[3].launches = 3;
+  EXPECT_EQ(launch_bound_note(report),
+            "The host launches a kernel every 4.1 us, and that is what the warm times of naive at N = 256 "
+            "(13.4 us, 3 "
+            "launches) show.");
+}
+
 TEST(LabReport, AMeaningIsFoundWhateverIsMissing) {
   Report report = lesson_report();
   report.results.erase(report.results.begin() + 6);  // no naive at 4096
@@ -154,6 +169,14 @@ TEST(LabText, FailureNamesTheElementAndTheCommandThatRepeatsIt) {
   EXPECT_NE(text.find("query row 5, head dimension 17"), std::string::npos) << text;
   EXPECT_NE(text.find("repeat: runmax check q256:d64:in=loud"), std::string::npos) << text;
   EXPECT_NE(conclusions_text(report, {}).find("a gate FAILED"), std::string::npos);
+}
+
+TEST(Paragraph, BreaksBetweenWordsAndKeepsThemAll) {
+  EXPECT_EQ(paragraph("", 2), "");
+  EXPECT_EQ(paragraph("one two", 2), "  one two\n");
+  const std::string word(60, 'x'), giant(200, 'y');
+  EXPECT_EQ(paragraph(word + " " + word, 5), "     " + word + "\n     " + word + "\n");
+  EXPECT_EQ(paragraph("a " + giant + " b", 1), " a\n " + giant + "\n b\n");
 }
 
 TEST(LabText, ColorIsOnlyWhereItIsWanted) {
