@@ -13,6 +13,12 @@ using lesson::online_host_rows;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
+std::optional<std::string> host_refuses(const Problem&, const DeviceFacts&, const PlanOptions& options) {
+  if (options.num_splits > 1)
+    return "num_splits: rows are computed whole, got " + std::to_string(options.num_splits);
+  return std::nullopt;
+}
+
 void fill_host_plan(Plan& plan, const DeviceFacts& facts, const PlanOptions& options) {
   plan.block_q = lesson::rows_per_block;
   plan.block_kv = lesson::key_tile;
@@ -207,6 +213,7 @@ KernelEntry cpu_lesson_online_entry() {
   entry.computed_as = "f32 multiply and add, expf";
   entry.serves = {
       .f32 = true, .ieee = true, .causal_bottom_right = true, .causal_top_left = true, .window = true};
+  entry.refuses = host_refuses;
   entry.fill_plan = fill_host_plan;
   entry.run = run_host;
   return entry;
