@@ -16,7 +16,7 @@ import tempfile
 
 import numpy as np
 
-PROGRAM = sys.argv[1]
+PROGRAM = os.path.abspath(sys.argv[1])
 EXTRA = sys.argv[3:]
 
 
