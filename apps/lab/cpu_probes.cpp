@@ -119,9 +119,10 @@ double cpu_fma_rate(int threads) {
 }
 
 double cpu_clock_hz() {
-  constexpr std::int64_t steps = 1 << 22;
+  // Short trials, so that some of them run without another program in between.
+  constexpr std::int64_t steps = 1 << 18;
   double best = 0;
-  for (int trial = 0; trial < 5; ++trial) {
+  for (int trial = 0; trial < 50; ++trial) {
     std::int64_t value = trial;
     const Clock::time_point begin = Clock::now();
     for (std::int64_t step = 0; step < steps; ++step) {

@@ -187,8 +187,9 @@ std::string meaning(const Report& report) {
     const PathResult* engine = report.find(ratio->n, "runmax");
     if (!engine || !engine->ran() || !engine->warm) continue;
     if (ratio->naive_over_runmax)
-      say(fmt::format("The engine's own pick, {}, took {:.4f} ms there without any matrix: {} than naive.",
-                      engine->kernel, engine->warm->median, speed_words(*ratio->naive_over_runmax)));
+      say(fmt::format(
+          "The engine's own pick, {}, took {:.4f} ms at N = {} without any matrix: {} than naive.",
+          engine->kernel, engine->warm->median, ratio->n, speed_words(*ratio->naive_over_runmax)));
     else
       say(
           fmt::format("The engine's own pick, {}, took {:.1f} ms at N = {} holding {}, where naive did "
