@@ -132,52 +132,48 @@ struct RowState {
   float exponent = -1e30f;  // E: the output is held in units of 2^(E - 30)
 };
 
-// Splits a consumer's 64 rows of Q into planes: a warp takes 16 rows, one at a time.
+// Splits a consumer's 64 rows of Q into planes: a warp takes 16 rows, dim / 8 neighbouring lanes a row.
 template <ForwardTile config>
 __device__ void split_queries(Shared<config>& shared, const ForwardArguments& args, const WorkItem& work,
                               int consumer, int warp, int lane) {
-  constexpr int channels = config.dim / 32;  // neighbours, per lane
+  constexpr int lanes_per_row = config.dim / 8, rows_per_step = 32 / lanes_per_row,
+                steps = 16 / rows_per_step;
   const float* q = args.q.head(work.b, work.h);
-  float x[16][channels];
+  const bool vectors = loads_vectors(args.q, q);
+  const int first = consumer * 64 + warp * 16 + lane / lanes_per_row, channel = lane % lanes_per_row * 8;
+  float x[steps][8];
 #pragma unroll
-  for (int step = 0; step < 16; ++step)
-#pragma unroll
-    for (int c = 0; c < channels; ++c) {
-      const int i = work.first_row + consumer * 64 + warp * 16 + step, channel = lane * channels + c;
-      x[step][c] = i < args.query_len && channel < args.head_dim
-                       ? q[i * args.q.row_stride + channel * args.q.channel_stride]
-                       : 0.0f;
-    }
+  for (int step = 0; step < steps; ++step) {
+    const int i = work.first_row + first + step * rows_per_step;
+    load_piece(x[step], q + i * args.q.row_stride, args.q.channel_stride, channel, args.head_dim,
+               i < args.query_len, vectors);
+  }
   bool large = false;
 #pragma unroll
-  for (int step = 0; step < 16; ++step) {
-    const int row = consumer * 64 + warp * 16 + step;
+  for (int step = 0; step < steps; ++step) {
+    const int row = first + step * rows_per_step;
     float largest = 0.0f;
 #pragma unroll
-    for (int c = 0; c < channels; ++c) {
+    for (int c = 0; c < 8; ++c) {
       x[step][c] *= args.scale_log2;
       if (fabsf(x[step][c]) <= FLT_MAX) largest = fmaxf(largest, fabsf(x[step][c]));
     }
 #pragma unroll
-    for (int lanes = 16; lanes > 0; lanes /= 2)
+    for (int lanes = lanes_per_row / 2; lanes > 0; lanes /= 2)
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, lanes));
     const int exponent = max(exponent_above(largest), smallest_exponent);
     large = large || exponent > suspicious_exponent;
     const Power2 unit(plane_exponent - exponent);
-    Split s[channels];
 #pragma unroll
-    for (int c = 0; c < channels; ++c) s[c] = split(unit.times(x[step][c]));
-#pragma unroll
-    for (int c = 0; c < channels; c += 2) {
-      const int channel = lane * channels + c;
-      const std::uint32_t at =
-          channel / 64 * (config.block_q() * 128) + tile::swizzled_offset(row, channel % 64);
-      *reinterpret_cast<__half2*>(shared.q_smem + at) = __half2(s[c].hi, s[c + 1].hi);
-      *reinterpret_cast<__half2*>(shared.q_smem + query_bytes(config) / 2 + at) =
-          __half2(s[c].lo, s[c + 1].lo);
-    }
-    if (lane == 0) shared.query_unit[row] = Power2(exponent - plane_exponent).times(1.0f);
+    for (int c = 0; c < 8; ++c) x[step][c] = unit.times(x[step][c]);
+    const SplitPiece planes = split_piece(x[step]);
+    const std::uint32_t at =
+        channel / 64 * (config.block_q() * 128) + tile::swizzled_offset(row, channel % 64);
+    *reinterpret_cast<uint4*>(shared.q_smem + at) = planes.hi;
+    *reinterpret_cast<uint4*>(shared.q_smem + query_bytes(config) / 2 + at) = planes.lo;
+    if (channel == 0) shared.query_unit[row] = Power2(exponent - plane_exponent).times(1.0f);
   }
+  large = __any_sync(0xffffffffu, large) != 0;
   if (lane == 0) shared.suspicious[consumer * 4 + warp] = large ? 1 : 0;
 }
 
@@ -248,68 +244,19 @@ __device__ inline float score_unit(float query_unit, float key_unit) {
   return fminf(fmaxf(query_unit * key_unit, FLT_MIN), 0x1p127f);
 }
 
-// One step of the online softmax on a tile's scores, in log2 with integer maxima: every factor between tiles
-// is an exact power of two. Turns s_reg into weights, 2^(score - M) in the unit that the output's exponent
-// asks for, and returns the factors by which the running outputs of the two rows shrink.
-template <bool wide, bool edge, ForwardTile config>
-__device__ inline void weigh(float (&s_reg)[64], RowState (&rows)[2], float (&shrink)[2],
-                             const TileHeader& header, const Shared<config>& shared,
-                             const ForwardArguments& args, int first_query, int first_row, int first_key,
-                             int column) {
+// Hides the scores of keys that the thread's rows do not see.
+__device__ inline void mask_scores(float (&s_reg)[64], const ForwardArguments& args, int first_query,
+                                   int first_key, int column) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    RowState& row = rows[r];
-    if constexpr (edge) {
-      const int query = min(first_query + first_row + 8 * r, args.query_len - 1);
-      const int begin = args.first_key(query) - first_key - column,
-                end = args.last_key(query) - first_key - column;
-#pragma unroll
-      for (int n = 0; n < 16; ++n)
-#pragma unroll
-        for (int c = 0; c < 2; ++c)
-          if (8 * n + c < begin || 8 * n + c >= end) s_reg[4 * n + 2 * r + c] = -INFINITY;
-    }
-    const float unit = score_unit(shared.query_unit[first_row + 8 * r], header.key_unit);
-    float tile_max = -INFINITY, tile_reach = -INFINITY;  // max of s, and of s + r_j
+    const int query = min(first_query + 8 * r, args.query_len - 1);
+    const int begin = args.first_key(query) - first_key - column,
+              end = args.last_key(query) - first_key - column;
 #pragma unroll
     for (int n = 0; n < 16; ++n)
 #pragma unroll
-      for (int c = 0; c < 2; ++c) {
-        tile_max = fmaxf(tile_max, s_reg[4 * n + 2 * r + c]);
-        if constexpr (wide)
-          tile_reach = fmaxf(tile_reach, fmaf(s_reg[4 * n + 2 * r + c], unit,
-                                              static_cast<float>(header.value_exponent[8 * n + column + c])));
-      }
-#pragma unroll
-    for (int lanes = 1; lanes < 4; lanes *= 2) {
-      tile_max = fmaxf(tile_max, __shfl_xor_sync(0xffffffffu, tile_max, lanes));
-      if constexpr (wide) tile_reach = fmaxf(tile_reach, __shfl_xor_sync(0xffffffffu, tile_reach, lanes));
-    }
-    tile_max = ceilf(tile_max * unit);
-    tile_reach = wide ? ceilf(tile_reach) : tile_max + header.tile_exponent;
-
-    const float new_max = fmaxf(row.max, tile_max);
-    float new_exponent = fmaxf(row.exponent + row.max - new_max, tile_reach - new_max);
-    // 2^100 above the unit, weights still fit in FP32; 2^60 below it, what a tile adds is nothing.
-    new_exponent = fmaxf(new_exponent, header.tile_exponent - 100.0f);
-    const float raise = fmaxf(header.tile_exponent - new_exponent, -60.0f);
-    const float shift = static_cast<float>(plane_exponent) - new_max + raise;
-
-    float tile_sum[2] = {0.0f, 0.0f};
-#pragma unroll
-    for (int n = 0; n < 16; ++n)
-#pragma unroll
-      for (int c = 0; c < 2; ++c) {
-        const float weight = ptx::exp2_approx(fmaf(s_reg[4 * n + 2 * r + c], unit, shift));
-        tile_sum[c] += weight;
-        s_reg[4 * n + 2 * r + c] = wide ? weight * header.value_factor[8 * n + column + c] : weight;
-      }
-    shrink[r] = ptx::exp2_approx(row.max - new_max + row.exponent - new_exponent);
-    row.sum =
-        fmaf(row.sum, ptx::exp2_approx(row.max - new_max),
-             (tile_sum[0] + tile_sum[1]) * ptx::exp2_approx(-static_cast<float>(plane_exponent) - raise));
-    row.max = new_max;
-    row.exponent = new_exponent;
+      for (int c = 0; c < 2; ++c)
+        if (8 * n + c < begin || 8 * n + c >= end) s_reg[4 * n + 2 * r + c] = -INFINITY;
   }
 }
 
@@ -318,18 +265,86 @@ struct WeightPlanes {
   std::uint32_t hi[8][4], lo[8][4];
 };
 
-__device__ inline void split_weights(const float (&s_reg)[64], WeightPlanes& p) {
+// One step of the online softmax on a tile's scores, in log2 with integer maxima: every factor between tiles
+// is an exact power of two. Gives the planes of the weights, 2^(score - M) in the unit that the output's
+// exponent asks for, and the factors by which the running outputs of the two rows shrink. Both rows go
+// together and every reduction runs in several chains: a warp that waits for itself is what this kernel has
+// most of.
+template <bool wide>
+__device__ inline void weigh(const float (&s_reg)[64], WeightPlanes& p, RowState (&rows)[2],
+                             float (&shrink)[2], const TileHeader& header, const float* query_unit,
+                             int column) {
+  float unit[2], shift[2], raise[2];
+  float tile_max[2][2], tile_reach[2][2];  // max of s, and of s + r_j
 #pragma unroll
-  for (int step = 0; step < 8; ++step)
+  for (int r = 0; r < 2; ++r) {
+    unit[r] = score_unit(query_unit[8 * r], header.key_unit);
+    tile_max[r][0] = tile_max[r][1] = tile_reach[r][0] = tile_reach[r][1] = -INFINITY;
+  }
 #pragma unroll
-    for (int piece = 0; piece < 4; ++piece) {
-      const float x = s_reg[8 * step + 2 * piece], y = s_reg[8 * step + 2 * piece + 1];
-      const __half2 hi = __floats2half2_rn(x, y);
-      const float2 back = __half22float2(hi);
-      const __half2 lo = __floats2half2_rn(x - back.x, y - back.y);
-      p.hi[step][piece] = *reinterpret_cast<const std::uint32_t*>(&hi);
-      p.lo[step][piece] = *reinterpret_cast<const std::uint32_t*>(&lo);
+  for (int n = 0; n < 16; ++n)
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        tile_max[r][c] = fmaxf(tile_max[r][c], s_reg[4 * n + 2 * r + c]);
+        if constexpr (wide)
+          tile_reach[r][c] =
+              fmaxf(tile_reach[r][c], fmaf(s_reg[4 * n + 2 * r + c], unit[r],
+                                           static_cast<float>(header.value_exponent[8 * n + column + c])));
+      }
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    tile_max[r][0] = fmaxf(tile_max[r][0], tile_max[r][1]);
+    if constexpr (wide) tile_reach[r][0] = fmaxf(tile_reach[r][0], tile_reach[r][1]);
+  }
+#pragma unroll
+  for (int lanes = 1; lanes < 4; lanes *= 2)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      tile_max[r][0] = fmaxf(tile_max[r][0], __shfl_xor_sync(0xffffffffu, tile_max[r][0], lanes));
+      if constexpr (wide)
+        tile_reach[r][0] = fmaxf(tile_reach[r][0], __shfl_xor_sync(0xffffffffu, tile_reach[r][0], lanes));
     }
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    RowState& row = rows[r];
+    const float largest = ceilf(tile_max[r][0] * unit[r]);
+    const float reach = wide ? ceilf(tile_reach[r][0]) : largest + header.tile_exponent;
+    const float new_max = fmaxf(row.max, largest);
+    float new_exponent = fmaxf(row.exponent + row.max - new_max, reach - new_max);
+    // 2^100 above the unit, weights still fit in FP32; 2^60 below it, what a tile adds is nothing.
+    new_exponent = fmaxf(new_exponent, header.tile_exponent - 100.0f);
+    raise[r] = fmaxf(header.tile_exponent - new_exponent, -60.0f);
+    shift[r] = static_cast<float>(plane_exponent) - new_max + raise[r];
+    shrink[r] = ptx::exp2_approx(row.max - new_max + row.exponent - new_exponent);
+    row.sum *= ptx::exp2_approx(row.max - new_max);
+    row.max = new_max;
+    row.exponent = new_exponent;
+  }
+
+  float tile_sum[2][2] = {};
+#pragma unroll
+  for (int n = 0; n < 16; ++n)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float weight[2];
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        weight[c] = ptx::exp2_approx(fmaf(s_reg[4 * n + 2 * r + c], unit[r], shift[r]));
+        tile_sum[r][c] += weight[c];
+        if constexpr (wide) weight[c] *= header.value_factor[8 * n + column + c];
+      }
+      const __half2 hi = __floats2half2_rn(weight[0], weight[1]);
+      const float2 back = __half22float2(hi);
+      const __half2 lo = __floats2half2_rn(weight[0] - back.x, weight[1] - back.y);
+      p.hi[n / 2][n % 2 * 2 + r] = *reinterpret_cast<const std::uint32_t*>(&hi);
+      p.lo[n / 2][n % 2 * 2 + r] = *reinterpret_cast<const std::uint32_t*>(&lo);
+    }
+#pragma unroll
+  for (int r = 0; r < 2; ++r)
+    rows[r].sum = fmaf(tile_sum[r][0] + tile_sum[r][1],
+                       ptx::exp2_approx(-static_cast<float>(plane_exponent) - raise[r]), rows[r].sum);
 }
 
 // The tile's part of the output in fresh accumulators: p_lo v_hi + p_hi v_lo + p_hi v_hi.
@@ -404,15 +419,21 @@ __device__ void store_rows(const float (&o_reg)[config.dim / 2], RowState (&rows
     const float half_exponent = floorf(0.5f * exponent);
     const float unit_a = exp2f(half_exponent), unit_b = exp2f(exponent - half_exponent);
     const RowOutput output(args, work, i);
+    const bool pairs = output.channel_stride == 1 && args.value_dim % 2 == 0 &&
+                       reinterpret_cast<std::uintptr_t>(output.out) % sizeof(float2) == 0;
 #pragma unroll
-    for (int n = 0; n < config.dim / 8; ++n)
-#pragma unroll
-      for (int c = 0; c < 2; ++c) {
-        const int channel = 8 * n + column + c;
-        if (channel < args.value_dim)
-          output.out[channel * output.channel_stride] =
-              empty ? 0.0f : o_reg[4 * n + 2 * r + c] * normalizer * unit_a * unit_b;
+    for (int n = 0; n < config.dim / 8; ++n) {
+      const int channel = 8 * n + column;
+      float2 value = make_float2(o_reg[4 * n + 2 * r], o_reg[4 * n + 2 * r + 1]);
+      value.x = empty ? 0.0f : value.x * normalizer * unit_a * unit_b;
+      value.y = empty ? 0.0f : value.y * normalizer * unit_a * unit_b;
+      if (pairs) {
+        if (channel < args.value_dim) *reinterpret_cast<float2*>(output.out + channel) = value;
+      } else {
+        if (channel < args.value_dim) output.out[channel * output.channel_stride] = value.x;
+        if (channel + 1 < args.value_dim) output.out[(channel + 1) * output.channel_stride] = value.y;
       }
+    }
     if (column == 0) output.store_state(args, work, i, row.max, sum);
   }
 }
@@ -571,19 +592,12 @@ __device__ void consume(Shared<config>& shared, const ForwardArguments& args, in
       if (lane == 0 && (header.listed_keys | header.listed_values | header.large_keys) != 0)
         shared.suspicious[consumer * 4 + warp] = 1;
       const bool edge = first_key < common_begin || first_key + block_kv > common_end;
-      if (header.wide || edge) {
-        if (header.wide) {
-          weigh<true, true>(s_reg, rows, shrink, header, shared, args, work.first_row, first_row, first_key,
-                            column);
-        } else {
-          weigh<false, true>(s_reg, rows, shrink, header, shared, args, work.first_row, first_row, first_key,
-                             column);
-        }
+      if (edge) mask_scores(s_reg, args, work.first_row + first_row, first_key, column);
+      if (header.wide) {
+        weigh<true>(s_reg, p, rows, shrink, header, shared.query_unit + first_row, column);
       } else {
-        weigh<false, false>(s_reg, rows, shrink, header, shared, args, work.first_row, first_row, first_key,
-                            column);
+        weigh<false>(s_reg, p, rows, shrink, header, shared.query_unit + first_row, column);
       }
-      split_weights(s_reg, p);
 
       float t_reg[config.dim / 2];
       const OperandPlanes v = wait_operand(shared, ring, "values to land");

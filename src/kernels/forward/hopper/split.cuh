@@ -86,6 +86,12 @@ __device__ inline int block_max(int value, int* scratch) {
   return value;
 }
 
+// Whether rows may be loaded as float4s.
+__device__ inline bool loads_vectors(const DeviceTensor<const float>& tensor, const float* matrix) {
+  return tensor.channel_stride == 1 && tensor.row_stride % 4 == 0 &&
+         reinterpret_cast<std::uintptr_t>(matrix) % 16 == 0;
+}
+
 // Eight neighbouring channels of one row; 0 outside the matrix.
 __device__ inline void load_piece(float (&x)[8], const float* row, std::int64_t channel_stride, int channel,
                                   int channels, bool inside, bool vectors) {
@@ -127,8 +133,7 @@ struct OperandRows {
   // Loads, and gives each row's exponent over its finite values and whether it holds anything else.
   __device__ void load(const DeviceTensor<const float>& tensor, const float* matrix, std::int64_t first_key,
                        int kv_len, int channels, int* exponents, int* infinite) {
-    const bool vectors = tensor.channel_stride == 1 && tensor.row_stride % 4 == 0 &&
-                         reinterpret_cast<std::uintptr_t>(matrix) % 16 == 0;
+    const bool vectors = loads_vectors(tensor, matrix);
 #pragma unroll
     for (int p = 0; p < pieces; ++p)
       load_piece(x[p], matrix + (first_key + row(p)) * tensor.row_stride, tensor.channel_stride, channel(),
