@@ -215,28 +215,74 @@ HWY_INLINE ValueGroup value_group(const ValueTile& t, std::int64_t channel) {
           channel, width};
 }
 
+// out (rows, out_stride) += weights * V over `keys`, for all channels of the group.
 template <int rows>
 HWY_INLINE void value_row_block(const ValueTile& t, const ValueGroup& group, std::int64_t first,
-                                TileKeys keys) {
+                                TileKeys keys, Into into, float* out, std::int64_t out_stride) {
   const float* p = t.weights + first * t.weights_stride + keys.begin;
   const float* v = group.v + keys.begin * group.stride;
-  float* out = t.out + first * t.padded_value_dim + group.channel;
   std::int64_t c = 0;
   for (; c + tile_width <= group.width; c += tile_width)
     value_register_tile<rows, tile_vectors>(p, t.weights_stride, v + c, group.stride, keys.end - keys.begin,
-                                            Into::fresh, out + c, t.padded_value_dim);
+                                            into, out + c, out_stride);
   for (; c < group.width; c += lanes)
-    value_register_tile<rows, 1>(p, t.weights_stride, v + c, group.stride, keys.end - keys.begin, Into::fresh,
-                                 out + c, t.padded_value_dim);
+    value_register_tile<rows, 1>(p, t.weights_stride, v + c, group.stride, keys.end - keys.begin, into,
+                                 out + c, out_stride);
 }
 
-// Rows whose visible keys differ: each row's own keys, so that no weight of 0 meets a value that the row does
-// not see, which may be NaN.
+HWY_INLINE void value_rows(const ValueTile& t, const ValueGroup& group, std::int64_t first, std::int64_t rows,
+                           TileKeys keys, Into into, float* out, std::int64_t out_stride) {
+  switch (rows) {
+    case 1:
+      value_row_block<1>(t, group, first, keys, into, out, out_stride);
+      break;
+    case 2:
+      value_row_block<2>(t, group, first, keys, into, out, out_stride);
+      break;
+    case 3:
+      value_row_block<3>(t, group, first, keys, into, out, out_stride);
+      break;
+    case 4:
+      value_row_block<4>(t, group, first, keys, into, out, out_stride);
+      break;
+    case 5:
+      value_row_block<5>(t, group, first, keys, into, out, out_stride);
+      break;
+    default:
+      value_row_block<tile_rows>(t, group, first, keys, into, out, out_stride);
+      break;
+  }
+}
+
+// Rows whose visible keys differ: those that all see together, the others row by row, so that no weight of 0
+// meets a value that its row does not see, which may be NaN. One chain of additions per output in ascending
+// order of keys, as in a tile where all rows agree, so that a row has the same bits in any tile.
 HWY_INLINE void ragged_values(const ValueTile& t, const ValueGroup& group, std::int64_t first,
                               std::int64_t rows, std::int64_t begin, std::int64_t end) {
-  for (std::int64_t r = first; r < first + rows; ++r) {
-    const TileKeys keys = cut(t.keys[r], begin, end);
-    if (keys.begin < keys.end) value_row_block<1>(t, group, r, keys);
+  const Floats d;
+  TileKeys common = cut(t.keys[first], begin, end);
+  for (std::int64_t r = 1; r < rows; ++r)
+    common = cut(common, t.keys[first + r].begin, t.keys[first + r].end);
+  HWY_ALIGN float sums[forward_tile.rows * forward_tile.value_group];
+  std::fill(sums, sums + rows * forward_tile.value_group, 0.0f);
+  const auto row = [&](std::int64_t r, std::int64_t from, std::int64_t to) HWY_ATTR {
+    const TileKeys keys = cut(cut(t.keys[first + r], begin, end), from, to);
+    if (keys.begin < keys.end)
+      value_row_block<1>(t, group, first + r, keys, Into::accumulate, sums + r * forward_tile.value_group, 0);
+  };
+  const bool some = common.begin < common.end;
+  for (std::int64_t r = 0; r < rows; ++r) row(r, begin, some ? common.begin : end);
+  if (some) {
+    value_rows(t, group, first, rows, common, Into::accumulate, sums, forward_tile.value_group);
+    for (std::int64_t r = 0; r < rows; ++r) row(r, common.end, end);
+  }
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const TileKeys keys = cut(t.keys[first + r], begin, end);
+    if (keys.begin >= keys.end) continue;
+    float* out = t.out + (first + r) * t.padded_value_dim + group.channel;
+    for (std::int64_t c = 0; c < group.width; c += lanes)
+      hn::StoreU(hn::Add(hn::LoadU(d, out + c), hn::LoadU(d, sums + r * forward_tile.value_group + c)), d,
+                 out + c);
   }
 }
 
@@ -290,26 +336,8 @@ inline void values(const ValueTile& t) {
         }
         const TileKeys keys = cut(own.keys, begin, end);
         if (keys.begin >= keys.end) continue;
-        switch (rows) {
-          case 1:
-            value_row_block<1>(t, group, first, keys);
-            break;
-          case 2:
-            value_row_block<2>(t, group, first, keys);
-            break;
-          case 3:
-            value_row_block<3>(t, group, first, keys);
-            break;
-          case 4:
-            value_row_block<4>(t, group, first, keys);
-            break;
-          case 5:
-            value_row_block<5>(t, group, first, keys);
-            break;
-          default:
-            value_row_block<tile_rows>(t, group, first, keys);
-            break;
-        }
+        value_rows(t, group, first, rows, keys, Into::fresh,
+                   t.out + first * t.padded_value_dim + group.channel, t.padded_value_dim);
       }
     }
   }

@@ -46,9 +46,6 @@ struct SplitPolicy {
 };
 inline constexpr SplitPolicy split_policy{.items = 128, .keys = 1024};
 
-// Packed K and V of this many work items are held at a time.
-inline constexpr std::int64_t wave_items = 1024;
-
 // Workspace regions begin at multiples of this.
 inline constexpr std::int64_t region_bytes = 64;
 

@@ -116,22 +116,25 @@ inline void pack_query_tile(const Geometry& geometry, const TensorView& q, std::
   }
 }
 
-// Writes a row of the result: out * factor, and the LSE if it is wanted.
-inline void store_row(const Tensors& t, const RowAddress& at, const float* out, std::int64_t value_dim,
-                      float factor, float lse) {
-  float* to = head_data(t.o, at.batch, at.head) + at.query * t.o.strides[2];
-  if (t.o.strides[3] == 1)
-    for (std::int64_t c = 0; c < value_dim; ++c) to[c] = out[c] * factor;
-  else
-    for (std::int64_t c = 0; c < value_dim; ++c) to[c * t.o.strides[3]] = out[c] * factor;
-  if (t.lse.data) head_data(t.lse, at.batch, at.head)[at.query * t.lse.strides[2]] = lse;
+// LSE of a state whose max is in the units of `scale`.
+inline float natural_lse(const SoftmaxState<float>& state, const ScaleParts& scale) {
+  if (state.sum == 0.0f) return -std::numeric_limits<float>::infinity();
+  return static_cast<float>(static_cast<double>(state.max) * scale.natural_scale +
+                            std::log(static_cast<double>(state.sum)));
 }
 
-// LSE of a state whose max is in the units of `scale`.
-inline float natural_lse(float max, float sum, const ScaleParts& scale) {
-  if (sum == 0.0f) return -std::numeric_limits<float>::infinity();
-  return static_cast<float>(static_cast<double>(max) * scale.natural_scale +
-                            std::log(static_cast<double>(sum)));
+// Writes a row of the result, and the LSE if it is wanted. `out` is the caller's scratch.
+inline void store_row(const Tensors& t, const TileFunctions& functions, const RowAddress& at, float* out,
+                      std::int64_t value_dim, const SoftmaxState<float>& state, const ScaleParts& scale) {
+  float* to = head_data(t.o, at.batch, at.head) + at.query * t.o.strides[2];
+  if (t.o.strides[3] == 1) {
+    functions.normalize(out, value_dim, state.sum, to);
+  } else {
+    functions.normalize(out, value_dim, state.sum, out);
+    for (std::int64_t c = 0; c < value_dim; ++c) to[c * t.o.strides[3]] = out[c];
+  }
+  if (t.lse.data)
+    head_data(t.lse, at.batch, at.head)[at.query * t.lse.strides[2]] = natural_lse(state, scale);
 }
 
 // Takes regions of floats out of the caller's workspace, each at a multiple of region_bytes; with no memory

@@ -180,11 +180,10 @@ class NaiveRun {
       functions_.values(tile);
     }
     const std::int64_t states = block.kv_head * geometry_.rows() + block.first;
-    for (std::int64_t r = 0; r < block.rows; ++r) {
-      const SoftmaxState<float> state{memory_.max[states + r], memory_.sum[states + r]};
-      store_row(tensors_, geometry_.address(block.kv_head, block.first + r), block.out + r * value_dim_,
-                problem_.value_dim, softmax_normalizer(state), natural_lse(state.max, state.sum, scale_));
-    }
+    for (std::int64_t r = 0; r < block.rows; ++r)
+      store_row(tensors_, functions_, geometry_.address(block.kv_head, block.first + r),
+                block.out + r * value_dim_, problem_.value_dim,
+                {memory_.max[states + r], memory_.sum[states + r]}, scale_);
   }
 
   const Problem& problem_;

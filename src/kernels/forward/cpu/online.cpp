@@ -1,5 +1,7 @@
 // cpu_online: attention by key tiles with a running maximum, over KV heads x row tiles x splits of the keys.
+#include <atomic>
 #include <limits>
+#include <new>
 
 #include "kernels/forward/cpu/geometry.hpp"
 #include "kernels/forward/cpu/launch.hpp"
@@ -9,24 +11,52 @@
 namespace runmax::cpu {
 namespace {
 
-// How the keys are shared out. With one row tile per KV head every key is used once, and packing it in the
-// tile that uses it costs no memory; with several, packed K and V serve them all.
+// How the work of a call is cut and ordered. Each KV head has its items: pack its keys, compute its row tiles
+// (one item for each tile and split), merge the splits. Packed keys and partial results lie in a ring of
+// slots, so that they are used while they are still in the cache, and so that memory does not grow with the
+// number of heads.
 struct Schedule {
   std::int64_t num_splits = 1;
   std::int64_t split_keys = 0;  // keys of a split, a multiple of the panel
+  // With one row tile every key is used once, and packing it in the tile that uses it costs no memory; with
+  // several, packed K and V serve them all.
   bool shared_pack = false;
-  std::int64_t wave_heads = 1;  // KV heads whose shared memory exists at one time
+  std::int64_t pack_items = 0, compute_items = 0, merge_items = 0;  // of one KV head
+  std::int64_t slots = 0;                                           // 0: nothing is held between items
 
-  Schedule(const Geometry& g, std::int64_t splits) : num_splits(splits) {
+  Schedule(const Geometry& g, std::int64_t splits, std::int32_t threads) : num_splits(splits) {
     const std::int64_t kv_len = g.problem().kv_len;
     split_keys = std::max(padded(ceil_div(kv_len, splits)), forward_tile.panel);
     shared_pack = g.row_tiles() > 1;
-    const std::int64_t items_per_head = std::max<std::int64_t>(g.row_tiles(), 1) * splits;
-    wave_heads = g.kv_heads();
-    if (shared_pack || splits > 1)
-      wave_heads =
-          std::clamp<std::int64_t>(wave_items / items_per_head, 1, std::max<std::int64_t>(wave_heads, 1));
+    pack_items = shared_pack ? ceil_div(kv_len, forward_tile.block_kv) : 0;
+    compute_items = g.row_tiles() * splits;
+    merge_items = splits > 1 ? g.row_tiles() : 0;
+    if (!shared_pack && splits == 1) return;
+    // Enough heads in flight that no thread waits for the last tiles of one.
+    const std::int64_t others =
+        threads > 1 ? ceil_div(2 * threads, std::max<std::int64_t>(compute_items, 1)) : 0;
+    slots = std::min(g.kv_heads(), 1 + others);
   }
+};
+
+// How far the head in a slot has come. Counters only grow: a slot's n-th head is packed when `packed` reaches
+// n times the items of packing.
+class SlotProgress {
+ public:
+  enum Step { packed, computed, merged };
+
+  void finish(Step step, std::int64_t target) {
+    if (done_[step].fetch_add(1, std::memory_order_acq_rel) + 1 == target) done_[step].notify_all();
+  }
+  // Returns when `target` items of the step are done. Items begin in order, so what is waited for is at work.
+  void wait(Step step, std::int64_t target) const {
+    for (std::int64_t done = done_[step].load(std::memory_order_acquire); done < target;
+         done = done_[step].load(std::memory_order_acquire))
+      done_[step].wait(done, std::memory_order_acquire);
+  }
+
+ private:
+  std::atomic<std::int64_t> done_[3] = {};
 };
 
 std::int64_t choose_splits(const Geometry& g, const PlanOptions& options) {
@@ -54,10 +84,11 @@ struct Scratch {
 };
 
 struct Memory {
-  float* packed_k = nullptr;     // (wave_heads, padded kv_len, head_dim)
-  float* packed_v = nullptr;     // (wave_heads, kv_len, padded value_dim)
-  float* partial_out = nullptr;  // (wave_heads, num_splits, rows, padded value_dim)
-  float* partial_max = nullptr;  // (wave_heads, num_splits, rows)
+  SlotProgress* progress = nullptr;  // (slots)
+  float* packed_k = nullptr;         // (slots, padded kv_len, head_dim)
+  float* packed_v = nullptr;         // (slots, kv_len, padded value_dim)
+  float* partial_out = nullptr;      // (slots, num_splits, rows, padded value_dim)
+  float* partial_max = nullptr;      // (slots, num_splits, rows)
   float* partial_sum = nullptr;
   float* scratch = nullptr;
   std::int64_t scratch_floats = 0;  // of one thread
@@ -67,12 +98,14 @@ struct Memory {
     const Problem& p = g.problem();
     Regions regions(data);
     const std::int64_t value_dim = padded(p.value_dim);
+    progress = reinterpret_cast<SlotProgress*>(
+        regions.take(s.slots * static_cast<std::int64_t>(sizeof(SlotProgress) / sizeof(float))));
     if (s.shared_pack) {
-      packed_k = regions.take(s.wave_heads * padded(p.kv_len) * p.head_dim);
-      packed_v = regions.take(s.wave_heads * p.kv_len * value_dim);
+      packed_k = regions.take(s.slots * padded(p.kv_len) * p.head_dim);
+      packed_v = regions.take(s.slots * p.kv_len * value_dim);
     }
     if (s.num_splits > 1) {
-      const std::int64_t states = s.wave_heads * s.num_splits * g.rows();
+      const std::int64_t states = s.slots * s.num_splits * g.rows();
       partial_out = regions.take(states * value_dim);
       partial_max = regions.take(states);
       partial_sum = regions.take(states);
@@ -113,7 +146,7 @@ class OnlineRun {
       : problem_(plan.problem),
         tensors_(tensors),
         geometry_(problem_),
-        schedule_(geometry_, plan.num_splits),
+        schedule_(geometry_, plan.num_splits, plan.threads),
         memory_(geometry_, schedule_, plan.threads, workspace),
         scale_(split_scale(effective_scale(problem_))),
         functions_(tile_functions()),
@@ -124,19 +157,16 @@ class OnlineRun {
   std::int64_t workspace_bytes() const { return memory_.bytes; }
 
   void run() {
-    for (std::int64_t first = 0; first < geometry_.kv_heads(); first += schedule_.wave_heads) {
-      const std::int64_t heads = std::min(schedule_.wave_heads, geometry_.kv_heads() - first);
-      if (schedule_.shared_pack) pack_wave(first, heads);
-      const std::int64_t tiles = geometry_.row_tiles();
-      workers_.for_each(heads * tiles * schedule_.num_splits, [&](std::int64_t worker, std::int64_t item) {
-        const std::int64_t split = item % schedule_.num_splits;
-        // Under a causal mask the last rows have the most keys: longest first.
-        const std::int64_t tile = tiles - 1 - item / schedule_.num_splits % tiles;
-        const std::int64_t slot = item / schedule_.num_splits / tiles;
-        compute(worker, first + slot, slot, tile, split);
-      });
-      if (schedule_.num_splits > 1) merge_wave(first, heads);
-    }
+    const Schedule& s = schedule_;
+    for (std::int64_t slot = 0; slot < s.slots; ++slot) new (memory_.progress + slot) SlotProgress;
+    const std::int64_t items = s.pack_items + s.compute_items + s.merge_items;
+    workers_.for_each(geometry_.kv_heads() * items, [&](std::int64_t worker, std::int64_t item) {
+      const std::int64_t kv_head = item / items;
+      if (s.slots == 0)
+        compute(worker, kv_head, 0, item % items);
+      else
+        advance(worker, kv_head, item % items);
+    });
   }
 
  private:
@@ -147,19 +177,47 @@ class OnlineRun {
     return head_rows(tensors_.v, kv_head / problem_.kv_heads, kv_head % problem_.kv_heads, key);
   }
 
-  void pack_wave(std::int64_t first_head, std::int64_t heads) {
-    const std::int64_t kv_len = problem_.kv_len;
-    const std::int64_t blocks = ceil_div(kv_len, forward_tile.block_kv);
-    workers_.for_each(heads * blocks, [&](std::int64_t, std::int64_t item) {
-      const std::int64_t slot = item / blocks;
-      const std::int64_t key = item % blocks * forward_tile.block_kv;
-      const std::int64_t keys = std::min(forward_tile.block_kv, kv_len - key);
-      functions_.pack_keys(k_rows(first_head + slot, key), keys, problem_.head_dim,
-                           memory_.packed_k + (slot * padded(kv_len) + key) * problem_.head_dim);
-      if (!in_place_)
-        functions_.pack_values(v_rows(first_head + slot, key), keys, problem_.value_dim, key,
-                               packed_values(slot));
-    });
+  // One item of a head that has a slot, as soon as what it needs is there.
+  void advance(std::int64_t worker, std::int64_t kv_head, std::int64_t item) const {
+    const Schedule& s = schedule_;
+    const std::int64_t slot = kv_head % s.slots;
+    const std::int64_t before = kv_head / s.slots;  // heads that had the slot
+    SlotProgress& progress = memory_.progress[slot];
+    if (item < s.pack_items) {
+      wait_for_slot(progress, before);
+      pack(kv_head, slot, item);
+      progress.finish(SlotProgress::packed, (before + 1) * s.pack_items);
+      return;
+    }
+    item -= s.pack_items;
+    if (item < s.compute_items) {
+      if (s.pack_items > 0)
+        progress.wait(SlotProgress::packed, (before + 1) * s.pack_items);
+      else
+        wait_for_slot(progress, before);
+      compute(worker, kv_head, slot, item);
+      progress.finish(SlotProgress::computed, (before + 1) * s.compute_items);
+      return;
+    }
+    progress.wait(SlotProgress::computed, (before + 1) * s.compute_items);
+    merge(kv_head, slot, item - s.compute_items);
+    progress.finish(SlotProgress::merged, (before + 1) * s.merge_items);
+  }
+
+  void wait_for_slot(const SlotProgress& progress, std::int64_t before) const {
+    if (schedule_.merge_items > 0)
+      progress.wait(SlotProgress::merged, before * schedule_.merge_items);
+    else
+      progress.wait(SlotProgress::computed, before * schedule_.compute_items);
+  }
+
+  void pack(std::int64_t kv_head, std::int64_t slot, std::int64_t block) const {
+    const std::int64_t key = block * forward_tile.block_kv;
+    const std::int64_t keys = std::min(forward_tile.block_kv, problem_.kv_len - key);
+    functions_.pack_keys(k_rows(kv_head, key), keys, problem_.head_dim,
+                         memory_.packed_k + (slot * padded(problem_.kv_len) + key) * problem_.head_dim);
+    if (!in_place_)
+      functions_.pack_values(v_rows(kv_head, key), keys, problem_.value_dim, key, packed_values(slot));
   }
 
   PackedValues packed_values(std::int64_t slot) const {
@@ -189,8 +247,10 @@ class OnlineRun {
     }
   }
 
-  void compute(std::int64_t worker, std::int64_t kv_head, std::int64_t slot, std::int64_t tile,
-               std::int64_t split) const {
+  void compute(std::int64_t worker, std::int64_t kv_head, std::int64_t slot, std::int64_t item) const {
+    const std::int64_t split = item % schedule_.num_splits;
+    // Under a causal mask the last rows have the most keys: longest first.
+    const std::int64_t tile = geometry_.row_tiles() - 1 - item / schedule_.num_splits;
     Regions regions(memory_.scratch + worker * memory_.scratch_floats);
     Scratch scratch = Memory::scratch_of(geometry_, schedule_, regions);
     const std::int64_t first = tile * forward_tile.block_q;
@@ -227,11 +287,9 @@ class OnlineRun {
         add_tile(scratch, kv_head, slot, rows, key, std::min(key + forward_tile.block_kv, split_end));
     }
     if (schedule_.num_splits > 1) return;
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const SoftmaxState<float> state{scratch.states.max[r], scratch.states.sum[r]};
-      store_row(tensors_, geometry_.address(kv_head, first + r), scratch.out + r * value_dim_,
-                problem_.value_dim, softmax_normalizer(state), natural_lse(state.max, state.sum, scale_));
-    }
+    for (std::int64_t r = 0; r < rows; ++r)
+      store_row(tensors_, functions_, geometry_.address(kv_head, first + r), scratch.out + r * value_dim_,
+                problem_.value_dim, {scratch.states.max[r], scratch.states.sum[r]}, scale_);
   }
 
   void add_tile(const Scratch& scratch, std::int64_t kv_head, std::int64_t slot, std::int64_t rows,
@@ -270,29 +328,25 @@ class OnlineRun {
     }
   }
 
-  // Folds the splits of each row in ascending order, with the algebra of online_softmax.hpp.
-  void merge_wave(std::int64_t first_head, std::int64_t heads) {
+  // Folds the splits of a tile's rows in ascending order, with the algebra of online_softmax.hpp.
+  void merge(std::int64_t kv_head, std::int64_t slot, std::int64_t tile) const {
     const std::int64_t rows = geometry_.rows();
-    const std::int64_t tiles = geometry_.row_tiles();
+    const std::int64_t begin = tile * forward_tile.block_q;
     const auto exp = [this](float x) { return weight_of(x); };
-    workers_.for_each(heads * tiles, [&](std::int64_t, std::int64_t item) {
-      const std::int64_t slot = item / tiles;
-      const std::int64_t begin = item % tiles * forward_tile.block_q;
-      for (std::int64_t row = begin; row < std::min(begin + forward_tile.block_q, rows); ++row) {
-        const std::int64_t head_state = slot * schedule_.num_splits * rows + row;
-        float* out = memory_.partial_out + head_state * value_dim_;
-        SoftmaxState<float> state = partial(head_state);
-        for (std::int64_t split = 1; split < schedule_.num_splits; ++split) {
-          const std::int64_t other = head_state + split * rows;
-          const auto merged = softmax_merge(state, partial(other), exp);
-          const float* add = memory_.partial_out + other * value_dim_;
-          for (std::int64_t c = 0; c < problem_.value_dim; ++c) out[c] = merged.output(out[c], add[c]);
-          state = merged.state;
-        }
-        store_row(tensors_, geometry_.address(first_head + slot, row), out, problem_.value_dim,
-                  softmax_normalizer(state), natural_lse(state.max, state.sum, scale_));
+    for (std::int64_t row = begin; row < std::min(begin + forward_tile.block_q, rows); ++row) {
+      const std::int64_t first = slot * schedule_.num_splits * rows + row;
+      float* out = memory_.partial_out + first * value_dim_;
+      SoftmaxState<float> state = partial(first);
+      for (std::int64_t split = 1; split < schedule_.num_splits; ++split) {
+        const std::int64_t other = first + split * rows;
+        const auto merged = softmax_merge(state, partial(other), exp);
+        const float* add = memory_.partial_out + other * value_dim_;
+        for (std::int64_t c = 0; c < problem_.value_dim; ++c) out[c] = merged.output(out[c], add[c]);
+        state = merged.state;
       }
-    });
+      store_row(tensors_, functions_, geometry_.address(kv_head, row), out, problem_.value_dim, state,
+                scale_);
+    }
   }
 
   // The weight of a score that lies x below the maximum.
@@ -350,11 +404,9 @@ void fill_online_plan(Plan& plan, const DeviceFacts& facts, const PlanOptions& o
   plan.work_items = geometry.kv_heads() * geometry.row_tiles() * plan.num_splits;
   const std::int32_t limit = std::max(options.threads > 0 ? options.threads : facts.threads, 1);
   plan.threads = static_cast<std::int32_t>(std::clamp<std::int64_t>(plan.work_items, 1, limit));
-  const Schedule schedule(geometry, plan.num_splits);
-  plan.workspace_bytes =
-      plan.work_items == 0
-          ? 0
-          : static_cast<std::size_t>(Memory(geometry, schedule, plan.threads, nullptr).bytes);
+  if (plan.work_items == 0) return;
+  const Schedule schedule(geometry, plan.num_splits, plan.threads);
+  plan.workspace_bytes = static_cast<std::size_t>(Memory(geometry, schedule, plan.threads, nullptr).bytes);
 }
 
 Status run_online(const Plan& plan, const Tensors& tensors, Workspace workspace, Stream) {

@@ -96,6 +96,8 @@ struct TileFunctions {
   // The largest of `count` scores, NaN left out; the lowest finite number if there is none.
   float (*largest)(const float* scores, std::int64_t count);
   void (*values)(const ValueTile&);
+  // to[i] = out[i] / sum, and 0 if sum is 0; `to` may be `out`.
+  void (*normalize)(const float* out, std::int64_t count, float sum, float* to);
   // out[i] = exp2(scale * in[i]) as `weights` computes it: in[i] <= 0 < scale.
   void (*exp2)(const float* in, float scale, float* out, std::int64_t count);
 };
