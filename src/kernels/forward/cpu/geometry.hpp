@@ -101,40 +101,62 @@ inline ValueRows rows_of(const PackedValues& packed, std::int64_t first_key) {
   return {packed.data, first_key, 0, forward_tile.value_group * packed.keys};
 }
 
+// Rows [first, first + rows) of a KV head, cut where a query head ends: run(address of the first, how many
+// rows came before, how many there are).
+template <class Run>
+void for_each_run(const Geometry& geometry, std::int64_t kv_head, std::int64_t first, std::int64_t rows,
+                  Run run) {
+  for (std::int64_t done = 0; done < rows;) {
+    const RowAddress at = geometry.address(kv_head, first + done);
+    const std::int64_t count = std::min(rows - done, geometry.problem().query_len - at.query);
+    run(at, done, count);
+    done += count;
+  }
+}
+
 // Packs `rows` query rows, which may lie in several heads, beginning at `first`.
 inline void pack_query_tile(const Geometry& geometry, const TensorView& q, std::int64_t kv_head,
                             std::int64_t first, std::int64_t rows, double factor, float* packed) {
-  const Problem& p = geometry.problem();
+  const std::int64_t head_dim = geometry.problem().head_dim;
   // The rows that fill up the last register tile are never used, but must be numbers that cost nothing.
   const std::int64_t whole = rows / forward_tile.rows * forward_tile.rows;
-  std::fill(packed + whole * p.head_dim, packed + packed_query_floats(rows, p.head_dim), 0.0f);
-  for (std::int64_t done = 0; done < rows;) {
-    const RowAddress at = geometry.address(kv_head, first + done);
-    const std::int64_t count = std::min(rows - done, p.query_len - at.query);
-    pack_queries(head_rows(q, at.batch, at.head, at.query), done, count, p.head_dim, factor, packed);
-    done += count;
-  }
+  std::fill(packed + whole * head_dim, packed + packed_query_floats(rows, head_dim), 0.0f);
+  for_each_run(
+      geometry, kv_head, first, rows, [&](const RowAddress& at, std::int64_t done, std::int64_t count) {
+        pack_queries(head_rows(q, at.batch, at.head, at.query), done, count, head_dim, factor, packed);
+      });
 }
 
 // LSE of a state whose max is in the units of `scale`.
 inline float natural_lse(const SoftmaxState<float>& state, const ScaleParts& scale) {
   if (state.sum == 0.0f) return -std::numeric_limits<float>::infinity();
   return static_cast<float>(static_cast<double>(state.max) * scale.natural_scale +
-                            std::log(static_cast<double>(state.sum)));
+                            static_cast<double>(std::log(state.sum)));
 }
 
-// Writes a row of the result, and the LSE if it is wanted. `out` is the caller's scratch.
-inline void store_row(const Tensors& t, const TileFunctions& functions, const RowAddress& at, float* out,
-                      std::int64_t value_dim, const SoftmaxState<float>& state, const ScaleParts& scale) {
-  float* to = head_data(t.o, at.batch, at.head) + at.query * t.o.strides[2];
-  if (t.o.strides[3] == 1) {
-    functions.normalize(out, value_dim, state.sum, to);
-  } else {
-    functions.normalize(out, value_dim, state.sum, out);
-    for (std::int64_t c = 0; c < value_dim; ++c) to[c * t.o.strides[3]] = out[c];
-  }
-  if (t.lse.data)
-    head_data(t.lse, at.batch, at.head)[at.query * t.lse.strides[2]] = natural_lse(state, scale);
+// Writes rows of the result, and their LSE if it is wanted: out / sum for the states in `max` and `sum`.
+// `out` (rows, padded value_dim) is the caller's scratch.
+inline void store_rows(const Geometry& geometry, const Tensors& t, const TileFunctions& functions,
+                       std::int64_t kv_head, std::int64_t first, std::int64_t rows, float* out,
+                       const float* max, const float* sum, const ScaleParts& scale) {
+  const std::int64_t value_dim = geometry.problem().value_dim;
+  const auto store = [&](const RowAddress& at, std::int64_t done, std::int64_t count) {
+    float* to = head_data(t.o, at.batch, at.head) + at.query * t.o.strides[2];
+    for (std::int64_t r = done; r < done + count; ++r, to += t.o.strides[2]) {
+      float* row = out + r * padded(value_dim);
+      if (t.o.strides[3] == 1) {
+        functions.normalize(row, value_dim, sum[r], to);
+        continue;
+      }
+      functions.normalize(row, value_dim, sum[r], row);
+      for (std::int64_t c = 0; c < value_dim; ++c) to[c * t.o.strides[3]] = row[c];
+    }
+    if (!t.lse.data) return;
+    float* lse = head_data(t.lse, at.batch, at.head) + at.query * t.lse.strides[2];
+    for (std::int64_t r = done; r < done + count; ++r, lse += t.lse.strides[2])
+      *lse = natural_lse({max[r], sum[r]}, scale);
+  };
+  for_each_run(geometry, kv_head, first, rows, store);
 }
 
 // Takes regions of floats out of the caller's workspace, each at a multiple of region_bytes; with no memory

@@ -12,8 +12,15 @@ namespace {
 // Rows whose register tiles are handed out together.
 constexpr std::int64_t block_rows = forward_tile.block_q;
 
+// Floats from one row of the matrix to the next; never a multiple of 1 KiB, which would send a register
+// tile's rows to the same cache sets and charge more to the matrix than its size.
+std::int64_t matrix_stride(std::int64_t kv_len) {
+  const std::int64_t stride = padded(kv_len);
+  return stride % 256 == 0 ? stride + forward_tile.panel : stride;
+}
+
 struct Memory {
-  float* matrix = nullptr;    // (kv heads of the batch, rows, padded kv_len): scores, then weights
+  float* matrix = nullptr;    // (kv heads of the batch, rows, matrix_stride): scores, then weights
   float* packed_k = nullptr;  // (kv heads of the batch, padded kv_len, head_dim)
   float* packed_v = nullptr;  // (kv heads of the batch, kv_len, padded value_dim)
   float* max = nullptr;       // (kv heads of the batch, rows)
@@ -25,7 +32,7 @@ struct Memory {
   Memory(const Geometry& g, std::int32_t threads, void* data) {
     const Problem& p = g.problem();
     Regions regions(data);
-    matrix = regions.take(g.kv_heads() * g.rows() * padded(p.kv_len));
+    matrix = regions.take(g.kv_heads() * g.rows() * matrix_stride(p.kv_len));
     packed_k = regions.take(g.kv_heads() * padded(p.kv_len) * p.head_dim);
     packed_v = regions.take(g.kv_heads() * p.kv_len * padded(p.value_dim));
     max = regions.take(g.kv_heads() * g.rows());
@@ -47,7 +54,7 @@ class NaiveRun {
         memory_(geometry_, plan.threads, workspace),
         scale_(split_scale(effective_scale(problem_))),
         functions_(tile_functions()),
-        keys_stride_(padded(problem_.kv_len)),
+        matrix_stride_(matrix_stride(problem_.kv_len)),
         value_dim_(padded(problem_.value_dim)),
         in_place_(values_in_place(tensors.v)),
         workers_(plan.threads) {}
@@ -100,7 +107,7 @@ class NaiveRun {
       const std::int64_t key = item % blocks * forward_tile.block_kv;
       const std::int64_t keys = std::min(forward_tile.block_kv, kv_len - key);
       functions_.pack_keys(head_rows_of(tensors_.k, head, key), keys, problem_.head_dim,
-                           memory_.packed_k + (head * keys_stride_ + key) * problem_.head_dim);
+                           memory_.packed_k + (head * padded(problem_.kv_len) + key) * problem_.head_dim);
       if (!in_place_)
         functions_.pack_values(head_rows_of(tensors_.v, head, key), keys, problem_.value_dim, key,
                                packed_values(head));
@@ -122,7 +129,7 @@ class NaiveRun {
   }
 
   float* matrix_row(const Block& block) const {
-    return memory_.matrix + (block.kv_head * geometry_.rows() + block.first) * keys_stride_;
+    return memory_.matrix + (block.kv_head * geometry_.rows() + block.first) * matrix_stride_;
   }
 
   void store_scores(const Block& block) const {
@@ -132,12 +139,12 @@ class NaiveRun {
       if (!set_keys(block, key)) continue;
       ScoreTile tile;
       tile.q = block.q;
-      tile.k = memory_.packed_k + (block.kv_head * keys_stride_ + key) * problem_.head_dim;
+      tile.k = memory_.packed_k + (block.kv_head * padded(problem_.kv_len) + key) * problem_.head_dim;
       tile.head_dim = problem_.head_dim;
       tile.rows = block.rows;
       tile.keys = block.keys;
       tile.scores = matrix_row(block) + key;
-      tile.scores_stride = keys_stride_;
+      tile.scores_stride = matrix_stride_;
       functions_.scores(tile);
     }
   }
@@ -146,7 +153,7 @@ class NaiveRun {
   void store_weights(const Block& block) const {
     float* row = matrix_row(block);
     const std::int64_t state = block.kv_head * geometry_.rows() + block.first;
-    for (std::int64_t r = 0; r < block.rows; ++r, row += keys_stride_) {
+    for (std::int64_t r = 0; r < block.rows; ++r, row += matrix_stride_) {
       const KeyRange keys = geometry_.keys(block.first + r);
       memory_.max[state + r] = functions_.largest(row + keys.begin, keys.end - keys.begin);
       memory_.sum[state + r] = 0;
@@ -155,7 +162,7 @@ class NaiveRun {
       if (!set_keys(block, key)) continue;
       WeightTile tile;
       tile.scores = matrix_row(block) + key;
-      tile.scores_stride = keys_stride_;
+      tile.scores_stride = matrix_stride_;
       tile.rows = block.rows;
       tile.keys = block.keys;
       tile.exponent_scale = scale_.exponent_scale;
@@ -170,7 +177,7 @@ class NaiveRun {
       if (!set_keys(block, key)) continue;
       ValueTile tile;
       tile.weights = matrix_row(block) + key;
-      tile.weights_stride = keys_stride_;
+      tile.weights_stride = matrix_stride_;
       tile.v = in_place_ ? values_where_they_lie(head_rows_of(tensors_.v, block.kv_head, key))
                          : rows_of(packed_values(block.kv_head), key);
       tile.padded_value_dim = value_dim_;
@@ -180,10 +187,8 @@ class NaiveRun {
       functions_.values(tile);
     }
     const std::int64_t states = block.kv_head * geometry_.rows() + block.first;
-    for (std::int64_t r = 0; r < block.rows; ++r)
-      store_row(tensors_, functions_, geometry_.address(block.kv_head, block.first + r),
-                block.out + r * value_dim_, problem_.value_dim,
-                {memory_.max[states + r], memory_.sum[states + r]}, scale_);
+    store_rows(geometry_, tensors_, functions_, block.kv_head, block.first, block.rows, block.out,
+               memory_.max + states, memory_.sum + states, scale_);
   }
 
   const Problem& problem_;
@@ -192,7 +197,7 @@ class NaiveRun {
   Memory memory_;
   ScaleParts scale_;
   const TileFunctions& functions_;
-  std::int64_t keys_stride_;
+  std::int64_t matrix_stride_;
   std::int64_t value_dim_;
   bool in_place_;
   Workers workers_;

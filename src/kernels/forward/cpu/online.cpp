@@ -287,9 +287,8 @@ class OnlineRun {
         add_tile(scratch, kv_head, slot, rows, key, std::min(key + forward_tile.block_kv, split_end));
     }
     if (schedule_.num_splits > 1) return;
-    for (std::int64_t r = 0; r < rows; ++r)
-      store_row(tensors_, functions_, geometry_.address(kv_head, first + r), scratch.out + r * value_dim_,
-                problem_.value_dim, {scratch.states.max[r], scratch.states.sum[r]}, scale_);
+    store_rows(geometry_, tensors_, functions_, kv_head, first, rows, scratch.out, scratch.states.max,
+               scratch.states.sum, scale_);
   }
 
   void add_tile(const Scratch& scratch, std::int64_t kv_head, std::int64_t slot, std::int64_t rows,
@@ -328,25 +327,29 @@ class OnlineRun {
     }
   }
 
-  // Folds the splits of a tile's rows in ascending order, with the algebra of online_softmax.hpp.
+  // Folds the splits of a tile's rows into the first, in ascending order, with the algebra of
+  // online_softmax.hpp.
   void merge(std::int64_t kv_head, std::int64_t slot, std::int64_t tile) const {
-    const std::int64_t rows = geometry_.rows();
-    const std::int64_t begin = tile * forward_tile.block_q;
+    const std::int64_t first = tile * forward_tile.block_q;
+    const std::int64_t rows = std::min(forward_tile.block_q, geometry_.rows() - first);
+    const std::int64_t states = slot * schedule_.num_splits * geometry_.rows() + first;
     const auto exp = [this](float x) { return weight_of(x); };
-    for (std::int64_t row = begin; row < std::min(begin + forward_tile.block_q, rows); ++row) {
-      const std::int64_t first = slot * schedule_.num_splits * rows + row;
-      float* out = memory_.partial_out + first * value_dim_;
-      SoftmaxState<float> state = partial(first);
+    for (std::int64_t at = states; at < states + rows; ++at) {
+      float* out = memory_.partial_out + at * value_dim_;
+      SoftmaxState<float> state = partial(at);
       for (std::int64_t split = 1; split < schedule_.num_splits; ++split) {
-        const std::int64_t other = first + split * rows;
+        const std::int64_t other = at + split * geometry_.rows();
         const auto merged = softmax_merge(state, partial(other), exp);
         const float* add = memory_.partial_out + other * value_dim_;
         for (std::int64_t c = 0; c < problem_.value_dim; ++c) out[c] = merged.output(out[c], add[c]);
         state = merged.state;
       }
-      store_row(tensors_, functions_, geometry_.address(kv_head, row), out, problem_.value_dim, state,
-                scale_);
+      memory_.partial_max[at] = state.max;
+      memory_.partial_sum[at] = state.sum;
     }
+    store_rows(geometry_, tensors_, functions_, kv_head, first, rows,
+               memory_.partial_out + states * value_dim_, memory_.partial_max + states,
+               memory_.partial_sum + states, scale_);
   }
 
   // The weight of a score that lies x below the maximum.

@@ -12,6 +12,7 @@
 #define HWY_TARGET_INCLUDE "kernels/forward/cpu/tiles.cpp"
 #include <hwy/foreach_target.h>
 //
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "kernels/forward/cpu/blocks-inl.hpp"
@@ -38,6 +39,9 @@ inline std::int64_t pack_four_keys(const StridedRows& source, std::int64_t first
   const hn::Repartition<double, decltype(d4)> d2;
   const float* from = source.data + first * source.row_stride;
   for (; c + 4 <= head_dim; c += 4) {
+    if (c % forward_tile.panel == 0)
+      for (std::int64_t j = 0; j < 4; ++j)
+        hwy::Prefetch(from + (j + forward_tile.panel) * source.row_stride + c);
     const auto r0 = hn::LoadU(d4, from + c);
     const auto r1 = hn::LoadU(d4, from + source.row_stride + c);
     const auto r2 = hn::LoadU(d4, from + 2 * source.row_stride + c);
@@ -78,6 +82,9 @@ inline void pack_query_rows(const StridedRows& source, std::int64_t head_dim, fl
   const float* row[tile_rows];
   for (int r = 0; r < tile_rows; ++r) row[r] = source.data + r * source.row_stride;
   for (std::int64_t c = 0; c < head_dim; ++c) {
+    // Rows are read across: the processor's own prefetch does not see the next six coming.
+    if (c % forward_tile.panel == 0)
+      for (int r = 0; r < tile_rows; ++r) hwy::Prefetch(row[r] + tile_rows * source.row_stride + c);
     RUNMAX_UNROLL
     for (int r = 0; r < tile_rows; ++r) packed[c * tile_rows + r] = factor * row[r][c];
   }
