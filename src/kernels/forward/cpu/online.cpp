@@ -34,7 +34,7 @@ struct Schedule {
     if (!shared_pack && splits == 1) return;
     // Enough heads in flight that no thread waits for the last tiles of one.
     const std::int64_t others =
-        threads > 1 ? ceil_div(2 * threads, std::max<std::int64_t>(compute_items, 1)) : 0;
+        threads > 1 ? ceil_div(2 * std::int64_t{threads}, std::max<std::int64_t>(compute_items, 1)) : 0;
     slots = std::min(g.kv_heads(), 1 + others);
   }
 };
