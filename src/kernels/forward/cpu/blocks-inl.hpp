@@ -50,7 +50,7 @@ HWY_INLINE TileKeys panels_of(const TileKeys* keys, std::int64_t rows) {
 }
 
 template <int rows>
-HWY_INLINE void score_row_block(const ScoreTile& t, std::int64_t first, TileKeys panels, std::int64_t c0,
+HWY_NOINLINE void score_row_block(const ScoreTile& t, std::int64_t first, TileKeys panels, std::int64_t c0,
                                 std::int64_t depth, bool last) {
   const std::int64_t panel_stride = t.head_dim * forward_tile.panel;
   const float* q = t.q + first * t.head_dim + c0 * forward_tile.rows;
@@ -217,20 +217,21 @@ HWY_INLINE ValueGroup value_group(const ValueTile& t, std::int64_t channel) {
 
 // out (rows, out_stride) += weights * V over `keys`, for all channels of the group.
 template <int rows>
-HWY_INLINE void value_row_block(const ValueTile& t, const ValueGroup& group, std::int64_t first,
+HWY_NOINLINE void value_row_block(const ValueTile& t, const ValueGroup& group, std::int64_t first,
                                 TileKeys keys, Into into, float* out, std::int64_t out_stride) {
   const float* p = t.weights + first * t.weights_stride + keys.begin;
   const float* v = group.v + keys.begin * group.stride;
+  const std::int64_t ahead = t.v.from_memory ? prefetch_rows * group.stride : 0;
   std::int64_t c = 0;
   for (; c + tile_width <= group.width; c += tile_width)
     value_register_tile<rows, tile_vectors>(p, t.weights_stride, v + c, group.stride, keys.end - keys.begin,
-                                            into, out + c, out_stride);
+                                            into, out + c, out_stride, ahead);
   for (; c < group.width; c += lanes)
     value_register_tile<rows, 1>(p, t.weights_stride, v + c, group.stride, keys.end - keys.begin, into,
-                                 out + c, out_stride);
+                                 out + c, out_stride, ahead);
 }
 
-HWY_INLINE void value_rows(const ValueTile& t, const ValueGroup& group, std::int64_t first, std::int64_t rows,
+HWY_NOINLINE void value_rows(const ValueTile& t, const ValueGroup& group, std::int64_t first, std::int64_t rows,
                            TileKeys keys, Into into, float* out, std::int64_t out_stride) {
   switch (rows) {
     case 1:

@@ -46,6 +46,9 @@ struct SplitPolicy {
 };
 inline constexpr SplitPolicy split_policy{.items = 128, .keys = 1024};
 
+// Rows of K and V asked for ahead of their use where they come from memory.
+inline constexpr std::int64_t prefetch_rows = 48;
+
 // Workspace regions begin at multiples of this.
 inline constexpr std::int64_t region_bytes = 64;
 

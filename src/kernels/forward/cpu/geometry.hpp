@@ -93,12 +93,12 @@ inline bool values_in_place(const TensorView& v) {
 }
 
 // Rows of neighbouring channels; a row stride of 0 has to be packed.
-inline ValueRows values_where_they_lie(const StridedRows& v) {
-  return {v.data, 0, v.row_stride, forward_tile.value_group};
+inline ValueRows values_where_they_lie(const StridedRows& v, bool from_memory) {
+  return {v.data, 0, v.row_stride, forward_tile.value_group, from_memory};
 }
 
 inline ValueRows rows_of(const PackedValues& packed, std::int64_t first_key) {
-  return {packed.data, first_key, 0, forward_tile.value_group * packed.keys};
+  return {packed.data, first_key, 0, forward_tile.value_group * packed.keys, false};
 }
 
 // Rows [first, first + rows) of a KV head, cut where a query head ends: run(address of the first, how many

@@ -178,7 +178,7 @@ class NaiveRun {
       ValueTile tile;
       tile.weights = matrix_row(block) + key;
       tile.weights_stride = matrix_stride_;
-      tile.v = in_place_ ? values_where_they_lie(head_rows_of(tensors_.v, block.kv_head, key))
+      tile.v = in_place_ ? values_where_they_lie(head_rows_of(tensors_.v, block.kv_head, key), false)
                          : rows_of(packed_values(block.kv_head), key);
       tile.padded_value_dim = value_dim_;
       tile.rows = block.rows;

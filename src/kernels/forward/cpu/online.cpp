@@ -229,7 +229,8 @@ class OnlineRun {
                  std::int64_t keys, ScoreTile& scores, ValueTile& values) const {
     if (schedule_.shared_pack) {
       scores.k = memory_.packed_k + (slot * padded(problem_.kv_len) + key) * problem_.head_dim;
-      values.v = in_place_ ? values_where_they_lie(v_rows(kv_head, key)) : rows_of(packed_values(slot), key);
+      values.v =
+          in_place_ ? values_where_they_lie(v_rows(kv_head, key), false) : rows_of(packed_values(slot), key);
       return;
     }
     functions_.pack_keys(k_rows(kv_head, key), keys, problem_.head_dim, scratch.k);
@@ -239,7 +240,7 @@ class OnlineRun {
     const bool few_rows = geometry_.rows() <= 2 * forward_tile.rows;
     if (in_place_ ||
         (few_rows && v.channel_stride == 1 && v.row_stride != 0 && problem_.value_dim == value_dim_)) {
-      values.v = values_where_they_lie(v);
+      values.v = values_where_they_lie(v, true);
     } else {
       const PackedValues packed{scratch.v, keys};
       functions_.pack_values(v, keys, problem_.value_dim, 0, packed);

@@ -6,6 +6,7 @@
 #define RUNMAX_KERNELS_FORWARD_CPU_PRODUCTS_INL_HPP
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -89,7 +90,8 @@ HWY_INLINE void score_register_tile(const float* HWY_RESTRICT q, const float* HW
 template <int rows, int vectors>
 HWY_INLINE void value_register_tile(const float* HWY_RESTRICT weights, std::int64_t weights_stride,
                                     const float* HWY_RESTRICT v, std::int64_t v_stride, std::int64_t keys,
-                                    Into into, float* HWY_RESTRICT out, std::int64_t out_stride) {
+                                    Into into, float* HWY_RESTRICT out, std::int64_t out_stride,
+                                    std::int64_t ahead) {
   const Floats d;
   const float* weight[rows];
   RUNMAX_UNROLL
@@ -102,6 +104,10 @@ HWY_INLINE void value_register_tile(const float* HWY_RESTRICT weights, std::int6
       acc[r][c] = into == Into::fresh ? hn::Zero(d) : hn::LoadU(d, out + r * out_stride + c * lanes);
   }
   for (std::int64_t j = 0; j < keys; ++j) {
+    if (ahead != 0) {
+      for (int c = 0; c < vectors * lanes; c += static_cast<int>(forward_tile.panel))
+        hwy::Prefetch(v + j * v_stride + ahead + c);
+    }
     Vector value[vectors];
     RUNMAX_UNROLL
     for (int c = 0; c < vectors; ++c) value[c] = hn::LoadU(d, v + j * v_stride + c * lanes);

@@ -40,8 +40,7 @@ inline std::int64_t pack_four_keys(const StridedRows& source, std::int64_t first
   const float* from = source.data + first * source.row_stride;
   for (; c + 4 <= head_dim; c += 4) {
     if (c % forward_tile.panel == 0)
-      for (std::int64_t j = 0; j < 4; ++j)
-        hwy::Prefetch(from + (j + forward_tile.panel) * source.row_stride + c);
+      for (std::int64_t j = 0; j < 4; ++j) hwy::Prefetch(from + (j + prefetch_rows) * source.row_stride + c);
     const auto r0 = hn::LoadU(d4, from + c);
     const auto r1 = hn::LoadU(d4, from + source.row_stride + c);
     const auto r2 = hn::LoadU(d4, from + 2 * source.row_stride + c);

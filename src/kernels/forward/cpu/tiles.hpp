@@ -34,6 +34,7 @@ struct ValueRows {
   std::int64_t first_key = 0;
   std::int64_t row_stride = 0;    // in place; 0: packed, the width of the group
   std::int64_t group_stride = 0;  // from a group's first channel to the next group's
+  bool from_memory = false;       // read once, where they lie: ask for later rows ahead of time
 };
 
 // scores = Q K^T for `rows` rows and the keys of one tile.
