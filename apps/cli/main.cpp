@@ -2,8 +2,10 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
@@ -14,6 +16,25 @@ namespace {
 using namespace runmax::cli;
 
 const char* const device_help = "auto (the GPU if there is one), cpu, cuda or cuda:N";
+
+// Help that opens with what the command is for and examples; lists of commands show the first sentence alone.
+class ExampleFormatter : public CLI::Formatter {
+ public:
+  explicit ExampleFormatter(std::string examples) : examples_(std::move(examples)) {}
+  std::string make_description(const CLI::App* app) const override {
+    return app->get_description() + "\n\n" + examples_ + "\n";
+  }
+
+ private:
+  std::string examples_;
+};
+
+CLI::App* add_command(CLI::App& app, const std::string& name, const std::string& summary,
+                      const std::string& examples) {
+  CLI::App* command = app.add_subcommand(name, summary);
+  command->formatter(std::make_shared<ExampleFormatter>(examples));
+  return command;
+}
 
 }  // namespace
 
@@ -32,7 +53,9 @@ int main(int argc, char** argv) {
   ExitCode code = ExitCode::done;
 
   PlanArguments plan;
-  CLI::App* plan_app = app.add_subcommand("plan", "Show what would run for a problem, without running it");
+  CLI::App* plan_app = add_command(app, "plan", "Show what would run for a problem, without running it",
+                                   "  runmax plan b2:hq32:hk8:q1024:k1024:d128:causal\n"
+                                   "  runmax plan q131072:d64 --json");
   plan_app
       ->add_option("problem", plan.problem,
                    "Problem text, for example q4096:d64 or b2:hq32:hk8:q1024:d128:causal")
@@ -45,13 +68,17 @@ int main(int argc, char** argv) {
   plan_app->callback([&] { code = plan_command(plan); });
 
   ListArguments list;
-  CLI::App* list_app = app.add_subcommand("list", "List the kernels");
+  CLI::App* list_app = add_command(app, "list", "List the kernels",
+                                   "  runmax list\n"
+                                   "  runmax list --json");
   list_app->add_flag("--json", list.json, "One JSON object on stdout");
   list_app->callback([&] { code = list_command(list); });
 
   CheckArguments check;
-  CLI::App* check_app = app.add_subcommand(
-      "check", "Draw a problem's inputs, run a kernel and compare with the double-precision reference");
+  CLI::App* check_app = add_command(
+      app, "check", "Draw a problem's inputs, run a kernel and compare with the double-precision reference",
+      "  runmax check q1024:d64:in=loud\n"
+      "  runmax check b2:hq8:hk2:q300:k500:d80:causal --kernel all --device cpu");
   check_app->add_option("problem", check.problem, "Problem text, for example q1024:d64:in=loud")->required();
   check_app->add_option("--device", check.device, device_help);
   check_app->add_option("--kernel", check.kernel,
@@ -66,9 +93,8 @@ int main(int argc, char** argv) {
   check_app->callback([&] { code = check_command(check); });
 
   RunArguments run;
-  CLI::App* run_app = app.add_subcommand(
-      "run",
-      "Attention on your own arrays\n\n"
+  CLI::App* run_app = add_command(
+      app, "run", "Attention on your own arrays",
       "  runmax run --q q.npy --k k.npy --v v.npy --causal --out o.npy --lse lse.npy\n"
       "  runmax run --in qkv.safetensors --layout bhsd --out o.safetensors\n\n"
       "Arrays have 2 dimensions (length, dim), 3 (length, heads, dim) or 4 (batch, length, heads, dim); "
@@ -105,8 +131,11 @@ int main(int argc, char** argv) {
   run_app->callback([&] { code = run_command(run); });
 
   LabArguments lab;
-  CLI::App* lab_app = app.add_subcommand(
-      "lab", "Measure naive attention against online attention on this machine, and say what it means");
+  CLI::App* lab_app = add_command(
+      app, "lab", "Measure naive attention against online attention on this machine, and say what it means",
+      "  runmax lab\n"
+      "  runmax lab --n 256,1024,4096 --pitfalls\n"
+      "  runmax lab --device cpu --json > lab.json");
   lab_app->add_option("--device", lab.device, device_help)->capture_default_str();
   lab_app->add_option("--n", lab.lengths, "Sequence lengths")->delimiter(',')->capture_default_str();
   lab_app->add_option("--seed", lab.seed, "Seed of the inputs")->capture_default_str();

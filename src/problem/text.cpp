@@ -16,8 +16,16 @@ constexpr std::array input_kinds{InputKind::normal, InputKind::loud,    InputKin
                                  InputKind::rising, InputKind::falling, InputKind::hot};
 constexpr std::array dtypes{DType::f32, DType::f16, DType::bf16, DType::f64, DType::e4m3, DType::i8};
 
+// A field as it may stand in a one-line message: control characters become '?'.
+std::string printable(std::string_view field) {
+  std::string text(field);
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return text;
+}
+
 Status field_error(std::string_view field, const std::string& rule) {
-  return {StatusCode::invalid_argument, "problem field '" + std::string(field) + "': " + rule};
+  return {StatusCode::invalid_argument, "problem field '" + printable(field) + "': " + printable(rule)};
 }
 
 template <class Number>

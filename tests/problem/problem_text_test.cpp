@@ -70,6 +70,11 @@ TEST(ProblemText, ErrorsNameFieldRuleAndValue) {
   EXPECT_EQ(error_of("b3:varlen=1,2"), "problem field 'varlen': holds 2 sequences, but b is 3");
 }
 
+TEST(ProblemText, AnErrorIsOneLineWhateverTheTextHolds) {
+  EXPECT_EQ(error_of("q8:a\nb\x1b"),
+            "problem field 'a?b?': unknown; fields look like b2:hq32:hk8:q1024:k1024:d128:f32:causal");
+}
+
 TEST(ProblemRules, BrokenRulesNameArgumentRuleAndValue) {
   EXPECT_EQ(error_of("hq12:hk5:q8"), "kv_heads: must divide query_heads (query_heads=12, kv_heads=5)");
   EXPECT_EQ(error_of("hq12:hk0:q8"), "kv_heads: must divide query_heads (query_heads=12, kv_heads=0)");
