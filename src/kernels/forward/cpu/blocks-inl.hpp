@@ -51,7 +51,7 @@ HWY_INLINE TileKeys panels_of(const TileKeys* keys, std::int64_t rows) {
 
 template <int rows>
 HWY_NOINLINE void score_row_block(const ScoreTile& t, std::int64_t first, TileKeys panels, std::int64_t c0,
-                                std::int64_t depth, bool last) {
+                                  std::int64_t depth, bool last) {
   const std::int64_t panel_stride = t.head_dim * forward_tile.panel;
   const float* q = t.q + first * t.head_dim + c0 * forward_tile.rows;
   float* lane_max = last && t.lane_max ? t.lane_max + first * forward_tile.panel : nullptr;
@@ -218,7 +218,7 @@ HWY_INLINE ValueGroup value_group(const ValueTile& t, std::int64_t channel) {
 // out (rows, out_stride) += weights * V over `keys`, for all channels of the group.
 template <int rows>
 HWY_NOINLINE void value_row_block(const ValueTile& t, const ValueGroup& group, std::int64_t first,
-                                TileKeys keys, Into into, float* out, std::int64_t out_stride) {
+                                  TileKeys keys, Into into, float* out, std::int64_t out_stride) {
   const float* p = t.weights + first * t.weights_stride + keys.begin;
   const float* v = group.v + keys.begin * group.stride;
   const std::int64_t ahead = t.v.from_memory ? prefetch_rows * group.stride : 0;
@@ -231,8 +231,9 @@ HWY_NOINLINE void value_row_block(const ValueTile& t, const ValueGroup& group, s
                                  out + c, out_stride, ahead);
 }
 
-HWY_NOINLINE void value_rows(const ValueTile& t, const ValueGroup& group, std::int64_t first, std::int64_t rows,
-                           TileKeys keys, Into into, float* out, std::int64_t out_stride) {
+HWY_NOINLINE void value_rows(const ValueTile& t, const ValueGroup& group, std::int64_t first,
+                             std::int64_t rows, TileKeys keys, Into into, float* out,
+                             std::int64_t out_stride) {
   switch (rows) {
     case 1:
       value_row_block<1>(t, group, first, keys, into, out, out_stride);
