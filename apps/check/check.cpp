@@ -72,14 +72,15 @@ struct Gates {
   gate::HostileGate hostile;
   gate::SecondBar second;
   gate::LseGate lse;
-  bool with_lesson, with_second;
+  bool with_lesson, with_second, baseline;
 
   Gates(const Problem& p, const Plan& plan, bool have_ieee)
       : lesson(p.kv_len),
         hostile(p.kv_len, sum_of(plan)),
         lse(p.kv_len, sum_of(plan)),
         with_lesson(lesson_gate_applies(p.input)),
-        with_second(have_ieee && !is_baseline(plan)) {}
+        with_second(have_ieee && !is_baseline(plan)),
+        baseline(is_baseline(plan)) {}
 
   static gate::SequentialSum sum_of(const Plan& plan) {
     return is_baseline(plan) ? gate::SequentialSum::allowed : gate::SequentialSum::not_allowed;
@@ -91,16 +92,32 @@ struct Gates {
     return entry != nullptr && entry->choice == Choice::by_name;
   }
 
-  std::vector<GateReport> reports(const Problem& p) const {
-    std::vector<GateReport> list;
+  std::string reason_without_second() const {
+    if (baseline) return "is for kernels that plan chooses by itself";
+    if (!with_second) return "the plain FP32 path does not serve this problem";
+    return "needs " + std::to_string(gate::second_bar_fewest_rows) + " rows, got " +
+           std::to_string(second.rows());
+  }
+
+  void report(const Problem& p, KernelReport& kernel) const {
+    kernel.gates.clear();
+    kernel.not_applied.clear();
     if (p.value_dim > 0) {
-      list.push_back({"finiteness gate", "", finiteness.verdict()});
-      if (with_lesson) list.push_back({"lesson gate", lesson.rule(), lesson.verdict()});
-      list.push_back({"hostile gate", hostile.rule(), hostile.verdict()});
-      if (with_second && second.comparable()) list.push_back({"second bar", second.rule(), second.verdict()});
+      kernel.gates.push_back({"finiteness gate", "", finiteness.verdict()});
+      if (with_lesson) {
+        kernel.gates.push_back({"lesson gate", lesson.rule(), lesson.verdict()});
+      } else {
+        kernel.not_applied.push_back("lesson gate: is not meant for in=" +
+                                     std::string(input_kind_name(p.input)));
+      }
+      kernel.gates.push_back({"hostile gate", hostile.rule(), hostile.verdict()});
+      if (with_second && second.comparable()) {
+        kernel.gates.push_back({"second bar", second.rule(), second.verdict()});
+      } else {
+        kernel.not_applied.push_back("second bar: " + reason_without_second());
+      }
     }
-    list.push_back({"lse gate", lse.rule(), lse.verdict()});
-    return list;
+    kernel.gates.push_back({"lse gate", lse.rule(), lse.verdict()});
   }
 };
 
@@ -212,7 +229,7 @@ void judge_answers(const Problem& p, const inputs::HostInputs& drawn, const std:
             ++r;
           });
     }
-  for (std::size_t a = 0; a < gates.size(); ++a) reports[a].gates = gates[a]->reports(p);
+  for (std::size_t a = 0; a < gates.size(); ++a) gates[a]->report(p, reports[a]);
 }
 
 std::string hint_of(const Problem& p, const inputs::HostInputs& drawn, const std::vector<std::int64_t>& rows,
@@ -342,6 +359,7 @@ std::string describe(const CheckReport& report) {
             "): " + (kernel.accepted() ? "accepted" : "REJECTED") + "\n";
     for (const GateReport& g : kernel.gates)
       text += "  " + gate::describe(g.verdict, g.name, g.rule, kernel.repeat);
+    for (const std::string& gate : kernel.not_applied) text += "  not applied: " + gate + "\n";
     if (!kernel.hint.empty()) text += "  hint: " + kernel.hint + "\n";
     text += kernel.trespass.empty()
                 ? "  memory: guard bytes intact, inputs unchanged\n"

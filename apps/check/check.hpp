@@ -27,6 +27,7 @@ struct KernelReport {
   std::string refusal;   // not empty: the kernel does not serve the problem, and nothing else here is set
   std::string trespass;  // not empty: it wrote where it must not
   std::vector<GateReport> gates;
+  std::vector<std::string> not_applied;  // "second bar: needs 256 rows, got 12"
   std::string hint;    // rejected, but right for a problem that is easily mistaken for this one
   std::string repeat;  // the command that repeats this check of this kernel
 

@@ -78,6 +78,7 @@ ordered_json to_json(const check::KernelReport& kernel) {
     if (g.verdict.compared > 0) gate["worst"] = element(g.verdict.worst);
     json["gates"].push_back(gate);
   }
+  json["not_applied"] = kernel.not_applied;
   if (!kernel.hint.empty()) json["hint"] = kernel.hint;
   json["memory"] = kernel.trespass.empty() ? "intact" : kernel.trespass;
   json["repeat"] = kernel.repeat;

@@ -149,6 +149,7 @@ class SecondBar {
 
   // False: too few rows for the verdict to mean anything.
   bool comparable() const { return rows_ >= second_bar_fewest_rows; }
+  std::int64_t rows() const { return rows_; }
 
   double error() const { return error_; }
   double ieee_error() const { return ieee_error_; }

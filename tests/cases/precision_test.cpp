@@ -56,8 +56,8 @@ TEST_P(Case, O110_F32HasATightToleranceOfItsOwn) {
 TEST_P(Case, EveryKindOfInputPassesItsGates) {
   for (const char* kind :
        {"normal", "loud", "onesign", "wide", "equal", "needle", "rising", "falling", "hot"})
-    for (const char* shape :
-         {"q128:d64", "b2:hq4:hk2:q65:k193:d40:dv24", "q200:k130:d64:causal", "q130:k200:d96:window=50,3"}) {
+    for (const char* shape : {"h2:q128:d64", "b2:hq4:hk2:q65:k193:d40:dv24", "q260:k130:d64:causal",
+                              "h2:q130:k200:d96:window=50,3"}) {
       const Problem p = problem(std::string(shape) + ":in=" + kind);
       check::CheckOptions with_kernel;
       with_kernel.kernel = GetParam();

@@ -68,6 +68,16 @@ TEST(Check, RejectsOneWrongElementWithPlaceBoundAndCommand) {
   EXPECT_NE(text.find("rtol max(1e-5, 4*2^-23*sqrt(33)) = 1.000e-05"), std::string::npos) << text;
 }
 
+TEST(Check, AGateThatIsNotAppliedIsSaid) {
+  const auto text_of = [](const std::string& text) {
+    return describe(check_problem(problem(text), cpu(), {.kernel = "cpu_online"}).value());
+  };
+  EXPECT_NE(text_of("q9:d8").find("not applied: second bar: needs 256 rows, got 9"), std::string::npos);
+  EXPECT_NE(text_of("q256:d8").find("second bar: passed"), std::string::npos);
+  EXPECT_NE(text_of("q256:d8:in=hot").find("not applied: lesson gate: is not meant for in=hot"),
+            std::string::npos);
+}
+
 TEST(Check, RejectsOneNaN) {
   Trial trial("q33:d8");
   trial.answers[0].o.at(0, 0, 32, 7) = std::numeric_limits<float>::quiet_NaN();
