@@ -109,13 +109,13 @@ RUNMAX_API KeyRange visible_keys(Causal causal, Window window, std::int64_t quer
 // Parses the text form, for example "b2:hq32:hk8:q1024:k1024:d128:f32:causal". Fields are separated by ':'
 // and may stand in any order; what is left out has its default. An error names field, rule and value.
 //
-//   bN hN hqN hkN qN kN dN dvN      batch, heads (both), query heads, KV heads, lengths, head and value
-//   dimension f32 f16 bf16 f64 e4m3 i8        element type ieee tf32                       arithmetic causal
-//   causal=top_left         causal masks (bottom-right unless named) window=L,R  softcap=C  scale=S dropout=P
-//   paged=N alibi sink mask bias batch_invariant varlen=Q/K,Q/K,...              packed batch (a single
-//   number is both lengths) in=KIND  seed=N                 how the tools draw the inputs
+//   bN hN hqN hkN qN kN dN dvN               batch; heads: all, query, KV; lengths; head and value dimension
+//   f32 f16 bf16 f64 e4m3 i8 ieee tf32       element type; arithmetic (fp32_grade unless named)
+//   causal causal=top_left window=L,R        which keys a query sees (causal is bottom-right unless named)
+//   scale=S softcap=C dropout=P paged=N alibi sink mask bias batch_invariant varlen=Q/K,Q/K,...
+//   in=KIND seed=N                           how the tools draw the inputs
 //
-// k defaults to q, hk to hq, dv to d, d to 64.
+// k defaults to q, hk to hq, dv to d, d to 64; a single number N in varlen is N/N.
 RUNMAX_API Result<Problem> parse_problem(std::string_view text);
 
 // The canonical text: fixed order, defaults left out; parse_problem(to_text(p)) == p for every valid p.

@@ -16,16 +16,17 @@ constexpr std::array input_kinds{InputKind::normal, InputKind::loud,    InputKin
                                  InputKind::rising, InputKind::falling, InputKind::hot};
 constexpr std::array dtypes{DType::f32, DType::f16, DType::bf16, DType::f64, DType::e4m3, DType::i8};
 
-// A field as it may stand in a one-line message: control characters become '?'.
-std::string printable(std::string_view field) {
-  std::string text(field);
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  return text;
+// A piece of the text for a message of one line: what would break the line or the terminal is '?', a long
+// piece is cut.
+std::string quoted(std::string_view text) {
+  constexpr std::size_t longest = 60;
+  std::string line = "'";
+  for (const char c : text.substr(0, longest)) line += c >= 0x20 && c < 0x7f ? c : '?';
+  return line + (text.size() > longest ? "...'" : "'");
 }
 
 Status field_error(std::string_view field, const std::string& rule) {
-  return {StatusCode::invalid_argument, "problem field '" + printable(field) + "': " + printable(rule)};
+  return {StatusCode::invalid_argument, "problem field " + quoted(field) + ": " + rule};
 }
 
 template <class Number>
@@ -61,20 +62,20 @@ struct Parser {
 
   Status once(std::string_view field, std::string_view key) {
     if (std::find(seen.begin(), seen.end(), key) != seen.end())
-      return field_error(field, "'" + std::string(key) + "' is given twice");
+      return field_error(field, quoted(key) + " is given twice");
     seen.emplace_back(key);
     return {};
   }
 
   Status integer(std::string_view field, std::string_view digits, std::int64_t& value) {
     if (!parse_number(digits, value))
-      return field_error(field, "needs an integer, got '" + std::string(digits) + "'");
+      return field_error(field, "needs an integer of 64 bits, got " + quoted(digits));
     return {};
   }
 
   Status real(std::string_view field, std::string_view digits, double& value) {
     if (!parse_number(digits, value) || !std::isfinite(value))
-      return field_error(field, "needs a finite number, got '" + std::string(digits) + "'");
+      return field_error(field, "needs a finite number, got " + quoted(digits));
     return {};
   }
 
@@ -120,7 +121,7 @@ struct Parser {
       } else if (value == "top_left") {
         problem.causal = Causal::top_left;
       } else {
-        return field_error(field, "causal is bottom_right or top_left, got '" + std::string(value) + "'");
+        return field_error(field, "causal is bottom_right or top_left, got " + quoted(value));
       }
       return {};
     }
@@ -142,12 +143,12 @@ struct Parser {
     if (key == "paged") {
       if (Status status = integer(field, value, problem.page_size); !status.ok()) return status;
       if (problem.page_size < 1)
-        return field_error(field, "page size must be at least 1, got " + std::string(value));
+        return field_error(field, "page size must be at least 1, got " + std::to_string(problem.page_size));
       return {};
     }
     if (key == "seed") {
       if (!parse_number(value, problem.seed))
-        return field_error(field, "needs an unsigned integer, got '" + std::string(value) + "'");
+        return field_error(field, "needs an unsigned integer of 64 bits, got " + quoted(value));
       return {};
     }
     if (key == "in") {
@@ -159,7 +160,7 @@ struct Parser {
       std::string allowed;
       for (InputKind kind : input_kinds)
         allowed += (allowed.empty() ? "" : ", ") + std::string(input_kind_name(kind));
-      return field_error(field, "in is one of " + allowed + "; got '" + std::string(value) + "'");
+      return field_error(field, "in is one of " + allowed + "; got " + quoted(value));
     }
     if (key == "varlen") {
       return split(value, ',', [&](std::string_view pair) -> Status {
@@ -175,7 +176,7 @@ struct Parser {
         return {};
       });
     }
-    return field_error(field, "unknown option '" + std::string(key) + "'");
+    return field_error(field, "unknown option " + quoted(key));
   }
 
   Status flag(std::string_view field) {

@@ -56,9 +56,9 @@ TEST(ProblemText, ErrorsNameFieldRuleAndValue) {
             "problem field 'foo': unknown; fields look like b2:hq32:hk8:q1024:k1024:d128:f32:causal");
   EXPECT_EQ(error_of("q8:q9"), "problem field 'q9': 'q' is given twice");
   EXPECT_EQ(error_of("d64"), "problem: the query length is missing (q1024)");
-  EXPECT_EQ(error_of("q8x"), "problem field 'q8x': needs an integer, got '8x'");
+  EXPECT_EQ(error_of("q8x"), "problem field 'q8x': needs an integer of 64 bits, got '8x'");
   EXPECT_EQ(error_of("q99999999999999999999"),
-            "problem field 'q99999999999999999999': needs an integer, got '99999999999999999999'");
+            "problem field 'q99999999999999999999': needs an integer of 64 bits, got '99999999999999999999'");
   EXPECT_EQ(error_of("q8::d64"), "problem field '': empty; write fields separated by single ':'");
   EXPECT_EQ(error_of(""), "problem field '': empty; write fields separated by single ':'");
   EXPECT_EQ(error_of("q8:softcap=nan"), "problem field 'softcap=nan': needs a finite number, got 'nan'");
@@ -67,6 +67,9 @@ TEST(ProblemText, ErrorsNameFieldRuleAndValue) {
   EXPECT_EQ(error_of("q8:causal:causal=top_left"),
             "problem field 'causal=top_left': 'causal' is given twice");
   EXPECT_EQ(error_of("q8:paged=0"), "problem field 'paged=0': page size must be at least 1, got 0");
+  EXPECT_EQ(error_of("q8:\x1b[31m\n"),
+            "problem field '?[31m?': unknown; fields look like b2:hq32:hk8:q1024:k1024:d128:f32:causal");
+  EXPECT_LT(error_of("q8:in=" + std::string(100000, 'x')).size(), 300u);
   EXPECT_EQ(error_of("b3:varlen=1,2"), "problem field 'varlen': holds 2 sequences, but b is 3");
 }
 
