@@ -39,12 +39,11 @@ ordered_json element(const gate::Offender& o) {
 class Progress {
  public:
   ~Progress() {
-    if (shown_) fmt::print(stderr, "\r\033[K");
+    if (shown_) print_aside("\r\033[K");
   }
   void operator()(const std::string& what) {
     if (!isatty(STDERR_FILENO) || std::chrono::steady_clock::now() - start_ < std::chrono::seconds(1)) return;
-    fmt::print(stderr, "\r\033[Kcheck: {}", what);
-    std::fflush(stderr);
+    print_aside("\r\033[Kcheck: " + what);
     shown_ = true;
   }
 
@@ -119,10 +118,10 @@ ExitCode check_command(const CheckArguments& arguments) {
     json["kernels"] = ordered_json::array();
     for (const check::KernelReport& kernel : report.kernels) json["kernels"].push_back(to_json(kernel));
     json["accepted"] = report.accepted();
-    fmt::print("{}\n", json.dump(2));
+    print_result(json.dump(2) + "\n");
   } else {
-    fmt::print("on {}\n{}{}\n", device.value().why, describe(report),
-               report.accepted() ? "accepted" : "REJECTED");
+    print_result(fmt::format("on {}\n{}{}\n", device.value().why, describe(report),
+                             report.accepted() ? "accepted" : "REJECTED"));
   }
   return report.accepted() ? ExitCode::done : ExitCode::rejected;
 }

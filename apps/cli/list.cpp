@@ -22,14 +22,14 @@ ExitCode list_command(const ListArguments& arguments) {
                                  {"built", k.built},
                                  {"computed_as", k.computed_as},
                                  {"summary", k.summary}});
-    fmt::print("{}\n", json.dump(2));
+    print_result(json.dump(2) + "\n");
     return ExitCode::done;
   }
-  fmt::print("{:<22}{:<8}{:<11}{}\n", "kernel", "device", "choice", "what it is");
+  print_result(fmt::format("{:<22}{:<8}{:<11}{}\n", "kernel", "device", "choice", "what it is"));
   for (const KernelEntry& k : kernels())
-    fmt::print("{:<22}{:<8}{:<11}{}{}\n", k.name, device_kind_name(k.device),
-               k.choice == Choice::automatic ? "automatic" : "by name", k.summary,
-               k.built ? "" : " (not in this build: no nvcc)");
+    print_result(fmt::format("{:<22}{:<8}{:<11}{}{}\n", k.name, device_kind_name(k.device),
+                             k.choice == Choice::automatic ? "automatic" : "by name", k.summary,
+                             k.built ? "" : " (not in this build: no nvcc)"));
   return ExitCode::done;
 }
 

@@ -1,6 +1,7 @@
 // The command line of `runmax`: options to argument structs, and nothing else.
 #include <CLI/CLI.hpp>
-#include <cstdio>
+#include <charconv>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <new>
@@ -14,6 +15,15 @@
 namespace {
 
 using namespace runmax::cli;
+
+// CLI11 alone takes -1 for the largest number and cuts what is too large to it.
+std::string seed_complaint(const std::string& text) {
+  std::uint64_t seed = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, seed);
+  return error == std::errc() && stop == end ? ""
+                                             : "must be an unsigned integer of 64 bits, got '" + text + "'";
+}
 
 const char* const device_help = "auto (the GPU if there is one), cpu, cuda or cuda:N";
 
@@ -83,7 +93,8 @@ int main(int argc, char** argv) {
   check_app->add_option("--device", check.device, device_help);
   check_app->add_option("--kernel", check.kernel,
                         "A kernel of `runmax list`, or all; else what the plan chooses");
-  check_app->add_option("--seed", check.seed, "Seed of the inputs (or seed=N in the problem)");
+  check_app->add_option("--seed", check.seed, "Seed of the inputs (or seed=N in the problem)")
+      ->check(seed_complaint);
   check_app->add_option("--threads", check.threads, "CPU: at most this many threads (0 is all)");
   check_app->add_option("--num-splits", check.num_splits,
                         "Split the keys into so many parts (0 is automatic)");
@@ -138,7 +149,7 @@ int main(int argc, char** argv) {
       "  runmax lab --device cpu --json > lab.json");
   lab_app->add_option("--device", lab.device, device_help)->capture_default_str();
   lab_app->add_option("--n", lab.lengths, "Sequence lengths")->delimiter(',')->capture_default_str();
-  lab_app->add_option("--seed", lab.seed, "Seed of the inputs")->capture_default_str();
+  lab_app->add_option("--seed", lab.seed, "Seed of the inputs")->check(seed_complaint)->capture_default_str();
   lab_app->add_option("--threads", lab.threads, "CPU: at most this many threads (0 is all)");
   lab_app->add_option("--time-limit", lab.time_limit, "CPU: skip a path of which one run takes more seconds")
       ->capture_default_str();
@@ -151,14 +162,14 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     // CLI11 prints help or the complaint itself; any complaint is a usage error.
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::bad_input);
+    if (app.exit(error) != 0) return static_cast<int>(ExitCode::bad_input);
   } catch (const std::bad_alloc&) {
     return static_cast<int>(complain(ExitCode::environment, "out of memory"));
   } catch (const std::exception& error) {
     return static_cast<int>(complain(ExitCode::internal, error.what()));
   }
   // A result that did not reach its reader must not look like success.
-  if (std::fflush(stdout) != 0 && code == ExitCode::done)
+  if (!result_arrived() && code == ExitCode::done)
     code = complain(ExitCode::environment, "the result cannot be written to stdout");
   return static_cast<int>(code);
 }

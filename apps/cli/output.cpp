@@ -1,6 +1,6 @@
 #include "cli/output.hpp"
 
-#include <fmt/core.h>
+#include <cstdio>
 
 namespace runmax::cli {
 
@@ -22,13 +22,23 @@ ExitCode exit_code(const Status& status) {
   return ExitCode::internal;
 }
 
+void print_result(const std::string& text) { (void)std::fwrite(text.data(), 1, text.size(), stdout); }
+
+void print_aside(const std::string& text) {
+  (void)std::fwrite(text.data(), 1, text.size(), stderr);
+  (void)std::fflush(stderr);
+}
+
+// A write that failed earlier has emptied the buffer, so that flushing it again succeeds.
+bool result_arrived() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
+
 ExitCode complain(ExitCode code, const std::string& message) {
-  fmt::print(stderr, "runmax: {}\n", message);
+  print_aside("runmax: " + message + "\n");
   return code;
 }
 
 ExitCode complain(const Status& status) { return complain(exit_code(status), status.message()); }
 
-void notice(const std::string& message) { fmt::print(stderr, "runmax: notice: {}\n", message); }
+void notice(const std::string& message) { print_aside("runmax: notice: " + message + "\n"); }
 
 }  // namespace runmax::cli

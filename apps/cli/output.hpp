@@ -7,6 +7,14 @@
 
 namespace runmax::cli {
 
+// Neither throws where the stream takes nothing, a closed one or a full disk: stderr may be lost, and whether
+// stdout was is asked once, at the end, by result_arrived.
+void print_result(const std::string& text);
+void print_aside(const std::string& text);
+
+// Flushes stdout; false if any of it was lost since the program began.
+bool result_arrived();
+
 // Writes "runmax: MESSAGE" to stderr and returns the code.
 ExitCode complain(ExitCode code, const std::string& message);
 ExitCode complain(const Status& status);

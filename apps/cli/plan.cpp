@@ -42,14 +42,15 @@ ExitCode plan_command(const PlanArguments& arguments) {
     json["refusals"] = nlohmann::ordered_json::array();
     for (const Refusal& r : p.refusals)
       json["refusals"].push_back({{"kernel", r.kernel}, {"reason", r.reason}});
-    fmt::print("{}\n", json.dump(2));
+    print_result(json.dump(2) + "\n");
     return ExitCode::done;
   }
-  fmt::print("{}", describe(p));
-  fmt::print("flops: {:.0f} = {}\n", flops, forward_flops_formula());
-  fmt::print("bytes at least: {:.0f} = {}\n", bytes, minimum_bytes_formula());
-  fmt::print("score matrix avoided: {:.0f} bytes = 4 * batch * query_heads * query_len * kv_len\n",
-             score_matrix_bytes(p.problem));
+  print_result(describe(p));
+  print_result(fmt::format("flops: {:.0f} = {}\n", flops, forward_flops_formula()));
+  print_result(fmt::format("bytes at least: {:.0f} = {}\n", bytes, minimum_bytes_formula()));
+  print_result(
+      fmt::format("score matrix avoided: {:.0f} bytes = 4 * batch * query_heads * query_len * kv_len\n",
+                  score_matrix_bytes(p.problem)));
   return ExitCode::done;
 }
 

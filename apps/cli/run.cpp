@@ -108,12 +108,18 @@ std::vector<NamedPath> outputs(const RunArguments& a) {
 bool same_file(const std::string& a, const std::string& b) {
   std::error_code error;
   if (fs::equivalent(a, b, error)) return true;
-  const fs::path resolved_a = fs::weakly_canonical(a, error), resolved_b = fs::weakly_canonical(b, error);
+  // Made absolute first: weakly_canonical leaves a relative name of nothing as it is, "o.npy" unlike
+  // "./o.npy".
+  const auto resolved = [&](const std::string& path) {
+    return fs::weakly_canonical(fs::absolute(path, error), error);
+  };
+  const fs::path resolved_a = resolved(a), resolved_b = resolved(b);
   return !error && resolved_a == resolved_b;
 }
 
 // Which files go with which, before anything is read.
 Status check_paths(const RunArguments& a) {
+  if (a.out.empty()) return usage("--out: is empty; it must name a file");
   if (a.in.empty()) {
     for (const NamedPath& input : inputs(a))
       if (input.path.empty())
@@ -368,7 +374,7 @@ nlohmann::ordered_json report(const RunArguments& a, const Inputs& in, const Pla
 
 void print_json(const nlohmann::ordered_json& json) {
   // A file name need not be UTF-8.
-  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  print_result(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 std::string summary(const RunArguments& a, const Plan& plan, const DeviceFacts& facts,
@@ -420,7 +426,7 @@ ExitCode run_command(const RunArguments& arguments) {
       print_json(report(arguments, in, planned.value(), device.value().facts, std::nullopt, answer.value(),
                         verdict));
     } else {
-      fmt::print("{}", verdict->text());
+      print_result(verdict->text());
     }
     return complain(ExitCode::rejected, "the answer is rejected; nothing is written");
   }
@@ -429,8 +435,8 @@ ExitCode run_command(const RunArguments& arguments) {
   if (arguments.json) {
     print_json(report(arguments, in, planned.value(), device.value().facts, shapes, answer.value(), verdict));
   } else {
-    fmt::print("{}\n", summary(arguments, planned.value(), device.value().facts, shapes, answer.value()));
-    if (verdict) fmt::print("{}", verdict->text());
+    print_result(summary(arguments, planned.value(), device.value().facts, shapes, answer.value()) + "\n");
+    if (verdict) print_result(verdict->text());
   }
   return ExitCode::done;
 }

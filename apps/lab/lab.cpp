@@ -65,16 +65,11 @@ std::vector<KernelSources> sources_of(const std::vector<PathResult>& results) {
 class Progress {
  public:
   void operator()(const std::string& stage) {
-    if (terminal_)
-      fmt::print(stderr, "\r\x1b[K{} ...", stage);
-    else
-      fmt::print(stderr, "{}\n", stage);
-    std::fflush(stderr);
+    cli::print_aside(terminal_ ? "\r\x1b[K" + stage + " ..." : stage + "\n");
   }
   // Removes the line, so that a section does not start behind it.
   void clear() const {
-    if (terminal_) fmt::print(stderr, "\r\x1b[K");
-    std::fflush(stderr);
+    if (terminal_) cli::print_aside("\r\x1b[K");
   }
 
  private:
@@ -87,8 +82,8 @@ bool wants_color(const LabArguments& arguments) {
 }
 
 void show(const std::string& section) {
-  fmt::print("{}", section);
-  std::fflush(stdout);
+  cli::print_result(section);
+  (void)std::fflush(stdout);
 }
 
 ExitCode run_lab(const LabArguments& arguments) {

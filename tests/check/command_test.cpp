@@ -58,14 +58,29 @@ TEST(CheckCommand, O122_RejectedIsExitOneAndSaysHowToRepeatIt) {
 }
 
 TEST(CheckCommand, O122_BadInputIsExitTwoWithOneLineOnStderr) {
-  for (const char* arguments :
-       {"q8:nonsense", "q8:d8 --kernel nope --device cpu", "q0:k5:d8 --device cpu", "q8:d8:mask --device cpu",
-        "q8:d8 --rows -1 --device cpu", "q8:d8 --device moon", "hq3:hk2:q8"}) {
+  for (const char* arguments : {"q8:nonsense", "q8:d8 --kernel nope --device cpu", "q0:k5:d8 --device cpu",
+                                "q8:d8:mask --device cpu", "q8:d8 --rows -1 --device cpu", "q8:d8 --seed -1",
+                                "q8:d8 --seed 18446744073709551616", "q8:d8 --device moon", "hq3:hk2:q8"}) {
     EXPECT_EQ(check(std::string(arguments) + " 2>/dev/null").out, "") << arguments;
     const Outcome outcome = check(std::string(arguments) + " 2>&1 >/dev/null");
     EXPECT_EQ(outcome.code, 2) << arguments;
     EXPECT_EQ(outcome.out.find("runmax: "), 0u) << outcome.out;
     EXPECT_EQ(outcome.out.find('\n'), outcome.out.size() - 1) << outcome.out;
+  }
+}
+
+TEST(CheckCommand, AResultThatStdoutDidNotTakeIsExitFour) {
+  const std::string problem = "q8:d8 --device cpu --kernel all";
+  for (const std::string& arguments : {problem, problem + " --json", std::string("--help")})
+    for (const char* streams :
+         {" >/dev/full 2>/dev/null", " >&- 2>/dev/null", " >&- 2>&-", " >/dev/full 2>/dev/full"})
+      EXPECT_EQ(check(arguments + streams).code, 4) << arguments << streams;
+}
+
+TEST(CheckCommand, ComplaintsThatStderrDoesNotTakeChangeNoExitCode) {
+  for (const char* streams : {" 2>&-", " 2>/dev/full"}) {
+    EXPECT_EQ(check(std::string("q8:nonsense") + streams).code, 2) << streams;
+    EXPECT_EQ(check(std::string("q8:d8 --device cpu") + streams).code, 0) << streams;
   }
 }
 

@@ -328,7 +328,14 @@ TEST_F(Run, FilesThatCannotGoTogetherAreRefusedBeforeAnyIsRead) {
             "--out: x.safetensors is also the input --in");
   EXPECT_EQ(error([&](auto& a) { a.out = at("no/o.npy"); }),
             "--out no/o.npy: the directory cannot be used: No such file or directory");
+  EXPECT_EQ(error([&](auto& a) { a.out = ""; }), "--out: is empty; it must name a file");
   EXPECT_EQ(error([&](auto& a) { a.lse = a.out; }), "--lse: o.npy is also the output --out");
+  // Relative names of a file that is not there yet; one output would silently replace the other.
+  EXPECT_EQ(error([](auto& a) {
+              a.out = "runmax-run-test-o.npy";
+              a.lse = "./runmax-run-test-o.npy";
+            }),
+            "--lse: ./runmax-run-test-o.npy is also the output --out");
   EXPECT_EQ(error([&](auto&) {}), "--q q.npy: cannot be opened: No such file or directory");
 }
 
