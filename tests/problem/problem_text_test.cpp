@@ -67,15 +67,13 @@ TEST(ProblemText, ErrorsNameFieldRuleAndValue) {
   EXPECT_EQ(error_of("q8:causal:causal=top_left"),
             "problem field 'causal=top_left': 'causal' is given twice");
   EXPECT_EQ(error_of("q8:paged=0"), "problem field 'paged=0': page size must be at least 1, got 0");
-  EXPECT_EQ(error_of("q8:\x1b[31m\n"),
-            "problem field '?[31m?': unknown; fields look like b2:hq32:hk8:q1024:k1024:d128:f32:causal");
-  EXPECT_LT(error_of("q8:in=" + std::string(100000, 'x')).size(), 300u);
   EXPECT_EQ(error_of("b3:varlen=1,2"), "problem field 'varlen': holds 2 sequences, but b is 3");
 }
 
-TEST(ProblemText, AnErrorIsOneLineWhateverTheTextHolds) {
+TEST(ProblemText, AnErrorIsOneShortLineWhateverTheTextHolds) {
   EXPECT_EQ(error_of("q8:a\nb\x1b"),
             "problem field 'a?b?': unknown; fields look like b2:hq32:hk8:q1024:k1024:d128:f32:causal");
+  EXPECT_LT(error_of("q8:in=" + std::string(100000, 'x')).size(), 300u);
 }
 
 TEST(ProblemRules, BrokenRulesNameArgumentRuleAndValue) {
