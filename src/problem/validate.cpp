@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "runmax/problem.hpp"
 
@@ -47,19 +48,21 @@ Status validate(const Problem& p) {
     return broken("shape", "each tensor must hold fewer than 2^60 elements");
   // Key positions are compared with query positions plus an offset; both must stay inside int64.
   constexpr std::int64_t longest = std::int64_t{1} << 60;
-  if (p.query_len > longest || p.kv_len > longest)
-    return broken(p.query_len > longest ? "query_len" : "kv_len", "must be at most 2^60");
+  for (const auto& [name, length] : {std::pair("query_len", p.query_len), std::pair("kv_len", p.kv_len)})
+    if (length > longest) return broken(name, "must be at most 2^60, got " + std::to_string(length));
 
   if (p.window.left < -1 || p.window.right < -1)
     return broken("window", "distances are at least 0, or -1 for unbounded, got " +
                                 std::to_string(p.window.left) + "," + std::to_string(p.window.right));
   if (p.window.left > longest || p.window.right > longest)
-    return broken("window", "distances are at most 2^60");
+    return broken("window", "distances are at most 2^60, got " + std::to_string(p.window.left) + "," +
+                                std::to_string(p.window.right));
   if (!(p.softcap >= 0) || !std::isfinite(p.softcap))
     return broken("softcap", "must be finite and at least 0 (0 is off), got " + std::to_string(p.softcap));
   if (!(p.dropout >= 0 && p.dropout < 1))
     return broken("dropout", "must be in [0, 1), got " + std::to_string(p.dropout));
-  if (p.softmax_scale && !std::isfinite(*p.softmax_scale)) return broken("softmax_scale", "must be finite");
+  if (p.softmax_scale && !std::isfinite(*p.softmax_scale))
+    return broken("softmax_scale", "must be finite, got " + std::to_string(*p.softmax_scale));
   if (p.arithmetic != Arithmetic::fp32_grade && p.dtype != DType::f32)
     return broken("arithmetic", "ieee and tf32 are modes of f32, not of " + std::string(dtype_name(p.dtype)));
 

@@ -62,5 +62,15 @@ TEST_P(Case, O035_NothingOverflowsAtAnyLength) {
   }
 }
 
+// The range of docs/numerics.md: the output is carried undivided, N times as large.
+TEST_P(Case, ValuesUpToTheRangeOverTheLengthStayFinite) {
+  const Problem p = problem("q3:k4096:d64");
+  const float largest = 0x1.fp+114f;
+  const auto answer = run(p, equal_scores(p, constant(v_shape(p), largest)));
+  if (!answer) return;
+  for (std::int64_t c = 0; c < p.value_dim; ++c)
+    EXPECT_NEAR(answer->o.at(0, 0, 2, c) / largest, 1, 1e-5) << "channel " << c;
+}
+
 }  // namespace
 }  // namespace runmax::kit

@@ -270,7 +270,7 @@ TEST_F(Run, OptionsOutOfTheirRangeAreRefused) {
   EXPECT_EQ(error([](auto& a) { a.softmax_scale = "half"; }),
             "--softmax-scale: must be a number, got 'half'");
   EXPECT_EQ(error([](auto& a) { a.softmax_scale = "0,5"; }), "--softmax-scale: must be a number, got '0,5'");
-  EXPECT_EQ(error([](auto& a) { a.softmax_scale = "nan"; }), "softmax_scale: must be finite");
+  EXPECT_EQ(error([](auto& a) { a.softmax_scale = "nan"; }), "softmax_scale: must be finite, got nan");
   EXPECT_EQ(error([](auto& a) { a.softcap = "-1"; }),
             "softcap: must be finite and at least 0 (0 is off), got -1.000000");
   EXPECT_EQ(error([](auto& a) { a.window = "3"; }), "--window: must be two integers, LEFT,RIGHT, got '3'");
