@@ -192,14 +192,14 @@ TEST(CpuMemory, ABaselineWhoseMatrixCannotBeAddressedIsRefused) {
   EXPECT_NE(planned.status().message().find("2^47"), std::string::npos) << planned.status().message();
 }
 
-TEST(CpuMemory, AnEngineWorkspaceThatCannotBeAddressedIsRefused) {
-  const Result<Plan> planned = plan(problem_of("q1:k100000000000000000:d0:dv1"), cpu_with(2));
-  if (planned.ok()) {
-    EXPECT_LT(planned.value().workspace_bytes, std::size_t{1} << 62);
-  } else {
-    EXPECT_EQ(planned.status().code(), StatusCode::unsupported) << planned.status().message();
-  }
-  EXPECT_FALSE(plan(problem_of("q4096:k9007199254740992:d64"), cpu_with(2)).ok());
+TEST(CpuMemory, SizesThatDoNotFitIn64BitsAreRefusedBeforeTheyAreComputed) {
+  for (const char* text :
+       {"q4096:k9007199254740992:d64", "q1:k1000000000000000000:d0:dv0", "hq100000000:hk1:q1000000000:k0:d1"})
+    for (const char* kernel : {"cpu_online", "cpu_naive"}) {
+      const Result<Plan> planned = plan(problem_of(text), cpu_with(64), {.kernel = kernel});
+      ASSERT_FALSE(planned.ok()) << kernel << " " << text;
+      EXPECT_EQ(planned.status().code(), StatusCode::unsupported) << planned.status().message();
+    }
 }
 
 std::int64_t resident_bytes() {

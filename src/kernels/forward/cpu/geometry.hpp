@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
 
 #include "kernels/forward/cpu/config.hpp"
 #include "kernels/forward/cpu/tiles.hpp"
@@ -70,6 +73,22 @@ class Geometry {
   const Problem& problem_;
   std::int64_t group_, rows_, row_tiles_, kv_heads_;
 };
+
+// Why sizes and offsets of this problem do not fit in 64 bits, or nothing. In double, so that nothing
+// overflows on the way: to be asked before a Geometry is made.
+inline std::optional<std::string> too_large(const Problem& p, double splits, double threads) {
+  const auto product = [](auto... factors) { return (static_cast<double>(factors) * ... * 1.0); };
+  const double rows = product(p.batch, p.query_heads, p.query_len);
+  if (rows >= 0x1p56) return "shape: batch * query_heads * query_len must stay below 2^56";
+  const double keys = product(p.batch, p.kv_heads, p.kv_len + forward_tile.panel);
+  if (keys >= 0x1p56) return "shape: batch * kv_heads * kv_len must stay below 2^56";
+  const double width = product(p.head_dim) + product(p.value_dim) + 4 * product(forward_tile.panel);
+  const double scratch =
+      threads * product(forward_tile.block_q + forward_tile.block_kv) * (width + score_stride);
+  if (4 * (width * (keys + rows * splits) + scratch) >= 0x1p62)
+    return "shape: the workspace would exceed 2^62 bytes";
+  return std::nullopt;
+}
 
 inline std::int64_t padded(std::int64_t value) { return round_up(value, forward_tile.panel); }
 

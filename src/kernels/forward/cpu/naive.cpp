@@ -205,18 +205,14 @@ class NaiveRun {
 
 }  // namespace
 
-std::optional<std::string> naive_refuses(const Problem& p, const DeviceFacts&, const PlanOptions& options) {
+std::optional<std::string> naive_refuses(const Problem& p, const DeviceFacts& facts,
+                                         const PlanOptions& options) {
   if (options.num_splits > 1)
     return "num_splits: rows are computed whole, got " + std::to_string(options.num_splits);
   // 2^47 bytes is the address space of a process.
   if (score_matrix_bytes(p) >= 0x1p47)
     return "score matrix: must stay below 2^47 bytes (4 * batch * query_heads * query_len * kv_len)";
-  const double keys = static_cast<double>(p.batch) * static_cast<double>(p.kv_heads) *
-                      (static_cast<double>(p.kv_len) + static_cast<double>(forward_tile.panel));
-  const double width = static_cast<double>(p.head_dim) + static_cast<double>(p.value_dim) +
-                       static_cast<double>(forward_tile.panel);
-  if (4 * keys * width >= 0x1p47) return "shape: packed K and V must stay below 2^47 bytes";
-  return std::nullopt;
+  return too_large(p, 1, options.threads > 0 ? options.threads : facts.threads);
 }
 
 void fill_naive_plan(Plan& plan, const DeviceFacts& facts, const PlanOptions& options) {

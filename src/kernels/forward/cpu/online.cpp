@@ -379,25 +379,13 @@ class OnlineRun {
   Workers workers_;
 };
 
-// Bytes of the workspace before rounding, as a double: exact enough to refuse what int64 cannot hold.
-double approximate_bytes(const Problem& p, double splits, double threads) {
-  const double rows =
-      static_cast<double>(p.batch) * static_cast<double>(p.query_heads) * static_cast<double>(p.query_len);
-  const double keys =
-      static_cast<double>(p.batch) * static_cast<double>(p.kv_heads) * (static_cast<double>(p.kv_len) + 16);
-  const double width = static_cast<double>(p.head_dim) + static_cast<double>(p.value_dim) + 32;
-  return 4 * width * (keys + rows * splits + threads * 2048) + 4 * threads * 96 * 1024;
-}
-
 }  // namespace
 
 std::optional<std::string> online_refuses(const Problem& p, const DeviceFacts& facts,
                                           const PlanOptions& options) {
-  const Geometry geometry(p);
+  if (auto reason = too_large(p, 1, 1)) return reason;
   const std::int32_t threads = options.threads > 0 ? options.threads : facts.threads;
-  if (approximate_bytes(p, static_cast<double>(choose_splits(geometry, options)), threads) >= 0x1p62)
-    return "shape: the workspace would exceed 2^62 bytes";
-  return std::nullopt;
+  return too_large(p, static_cast<double>(choose_splits(Geometry(p), options)), threads);
 }
 
 void fill_online_plan(Plan& plan, const DeviceFacts& facts, const PlanOptions& options) {
