@@ -10,9 +10,7 @@ enum class ExitCode : int {
   rejected = 1,     // a gate failed
   bad_input = 2,    // usage error or unreadable, malformed input
   internal = 3,     // a bug of ours
-  environment = 4,  // the machine lacks something: no GPU, no compiler, no memory
-  no_build = 5,     // a candidate did not build
-  crashed = 6,      // a candidate crashed or timed out
+  environment = 4,  // the machine lacks something: no GPU, no memory, no disk space
 };
 
 // The exit code that a library status stands for.
