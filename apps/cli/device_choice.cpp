@@ -1,6 +1,7 @@
 #include "cli/device_choice.hpp"
 
 #include <charconv>
+#include <system_error>
 
 namespace runmax::cli {
 
@@ -22,9 +23,13 @@ Result<DeviceChoice> choose_device(const std::string& name) {
   Device device{DeviceKind::cuda, 0};
   if (name != "cuda") {
     const std::string prefix = "cuda:";
-    const char* end = name.data() + name.size();
-    if (name.rfind(prefix, 0) != 0 || name.size() == prefix.size() ||
-        std::from_chars(name.data() + prefix.size(), end, device.index).ptr != end)
+    const char* const end = name.data() + name.size();
+    // A number too large for the index leaves it 0, which is a device.
+    const auto is_index = [&](const char* begin) {
+      const auto [stop, error] = std::from_chars(begin, end, device.index);
+      return error == std::errc() && stop == end && device.index >= 0;
+    };
+    if (name.rfind(prefix, 0) != 0 || !is_index(name.data() + prefix.size()))
       return Status(StatusCode::invalid_argument,
                     "--device: is auto, cpu, cuda or cuda:N, got '" + name + "'");
   }
