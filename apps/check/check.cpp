@@ -95,8 +95,8 @@ struct Gates {
   std::string reason_without_second() const {
     if (baseline) return "is for kernels that plan chooses by itself";
     if (!with_second) return "the plain FP32 path does not serve this problem";
-    return "needs " + std::to_string(gate::second_bar_fewest_rows) + " rows, got " +
-           std::to_string(second.rows());
+    return "needs " + std::to_string(gate::second_bar_fewest_rows) +
+           " rows where the plain FP32 path is finite, got " + std::to_string(second.rows());
   }
 
   void report(const Problem& p, KernelReport& kernel) const {

@@ -116,14 +116,19 @@ class SecondBar {
   void add_row(std::int64_t batch, std::int64_t head, std::int64_t row, const Row<double>& want,
                const float* got, std::int64_t got_stride, const float* ieee, std::int64_t ieee_stride) {
     const Scale scale(want);
-    ++rows_;
+    // Where the ieee path is itself not finite it neither widens the bar nor leaves the floor alone as a bar.
+    bool comparable = true;
+    for (std::size_t c = 0; c < want.out.size(); ++c)
+      if (std::isfinite(want.out[c]) && !std::isfinite(ieee[static_cast<std::int64_t>(c) * ieee_stride]))
+        comparable = false;
+    if (comparable) ++rows_;
     for (std::size_t c = 0; c < want.out.size(); ++c) {
       const auto channel = static_cast<std::int64_t>(c);
       const double value = got[channel * got_stride];
-      const double of_ieee = relative(ieee[channel * ieee_stride], want.out[c], scale[c]);
-      // An ieee path that is itself not finite must not widen the bar.
-      if (std::isfinite(of_ieee)) ieee_error_ = std::max(ieee_error_, of_ieee);
       collector_.add(batch, head, row, channel, value, want.out[c], std::numeric_limits<double>::infinity());
+      if (!comparable) continue;
+      const double of_ieee = relative(ieee[channel * ieee_stride], want.out[c], scale[c]);
+      if (std::isfinite(of_ieee)) ieee_error_ = std::max(ieee_error_, of_ieee);
       const double error = relative(value, want.out[c], scale[c]);
       if (!(error > error_)) continue;
       error_ = error;
@@ -135,6 +140,7 @@ class SecondBar {
   Verdict verdict() const {
     Verdict verdict = collector_.verdict();
     const double bar = this->bar();
+    if (rows_ == 0) verdict.passed = false;
     verdict.worst = worst_;
     verdict.worst.bound *= bar;
     verdict.gate_fraction = verdict.passed ? error_ / bar : std::numeric_limits<double>::infinity();
@@ -147,7 +153,7 @@ class SecondBar {
     return verdict;
   }
 
-  // False: too few rows for the verdict to mean anything.
+  // False: too few rows for the verdict to mean anything; rows are those where the ieee path is finite.
   bool comparable() const { return rows_ >= second_bar_fewest_rows; }
   std::int64_t rows() const { return rows_; }
 

@@ -159,6 +159,21 @@ TEST(SecondBar, IsNotComparableOverAHandfulOfRows) {
   EXPECT_TRUE(bar.comparable());
 }
 
+TEST(SecondBar, RowsWhereTheIeeePathIsNotFiniteAreNotCompared) {
+  SecondBar bar;
+  const Row<double> want = row_of({1}, {1});
+  const float one = 1, off = 1.00001f, nan = std::numeric_limits<float>::quiet_NaN();
+  for (int i = 0; i < 256; ++i) bar.add_row(0, 0, i, want, &off, 1, &nan, 1);
+  EXPECT_FALSE(bar.comparable()) << "there is nothing to compare with";
+  EXPECT_FALSE(bar.verdict().passed);
+  for (int i = 0; i < 256; ++i) bar.add_row(0, 0, 256 + i, want, &one, 1, &one, 1);
+  EXPECT_TRUE(bar.comparable());
+  EXPECT_TRUE(bar.verdict().passed)
+      << "1e-5 off where the plain path is NaN is for the hostile gate to judge";
+  bar.add_row(0, 0, 512, want, &nan, 1, &nan, 1);
+  EXPECT_FALSE(bar.verdict().passed) << "NaN passed for a number";
+}
+
 TEST(LseGate, BoundIsAbsoluteOrRelativeWhicheverIsLarger) {
   const auto passes = [](double want, double got) {
     LseGate gate;
