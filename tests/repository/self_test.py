@@ -127,7 +127,7 @@ class Includes(Tree):
 
 class Words(unittest.TestCase):
     def test_machine_paths_hosts_and_loose_ends_are_found(self):
-        for line in ("see /home/someone/file", "cd /work/place", "http://deb.debian.org/debian", "// TODO later",
+        for line in ("see /home/someone/file", "cd /work/place", "http://packages.example/stable", "// TODO later",
                      "<<<<<<< HEAD"):
             self.assertEqual(len(words.findings("f", line)), 1, line)
 
