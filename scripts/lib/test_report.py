@@ -13,7 +13,7 @@ import xml.etree.ElementTree as ElementTree
 def skip_reason(case):
     """The sentence a skipped test printed, or what ctest knows about it."""
     text = case.findtext("system-out") or ""
-    for pattern in (r"^SKIP(?:PED)?: (.+)$", r"Skipped\s*\n(.+)$", r"^.*: Skipped\s*\n?(.+)$"):
+    for pattern in (r"^(?:SKIP(?:PED)?|skipped): (.+)$", r"Skipped\s*\n(.+)$", r"^.*: Skipped\s*\n?(.+)$"):
         match = re.search(pattern, text, re.MULTILINE)
         if match:
             return match.group(1).strip()

@@ -186,6 +186,8 @@ class Report(Tree):
         "failed": '<testcase name="A.Fails" status="fail"><failure message=""/></testcase>',
         "skipped": '<testcase name="A.Skips" status="notrun"><skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/>'
                    '<system-out>a.cpp:3: Skipped\nno GPU: driver error 35\n\n[  SKIPPED ] A.Skips</system-out></testcase>',
+        "skipped script": '<testcase name="b" status="notrun"><skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/>'
+                          '<system-out>skipped: no numpy</system-out></testcase>',
         "not built": '<testcase name="a_NOT_BUILT" status="notrun"><skipped message="Unable to find executable"/></testcase>',
     }
 
@@ -200,6 +202,7 @@ class Report(Tree):
         code, lines = self.report("passed", "skipped")
         self.assertEqual((code, lines[-1]), (0, "1 passed, 0 failed, 1 skipped"))
         self.assertIn("skipped, 1: no GPU: driver error 35", lines)
+        self.assertIn("skipped, 1: no numpy", self.report("passed", "skipped script")[1])
 
     def test_a_failure_or_a_missing_program_fails(self):
         self.assertEqual(self.report("passed", "failed")[0], 1)
