@@ -32,7 +32,7 @@ class ExampleFormatter : public CLI::Formatter {
  public:
   explicit ExampleFormatter(std::string examples) : examples_(std::move(examples)) {}
   std::string make_description(const CLI::App* app) const override {
-    return app->get_description() + "\n\n" + examples_ + "\n";
+    return app->get_description() + "\n\n" + examples_ + "\n\n";
   }
 
  private:
@@ -63,9 +63,13 @@ int main(int argc, char** argv) {
   ExitCode code = ExitCode::done;
 
   PlanArguments plan;
-  CLI::App* plan_app = add_command(app, "plan", "Show what would run for a problem, without running it",
-                                   "  runmax plan b2:hq32:hk8:q1024:k1024:d128:causal\n"
-                                   "  runmax plan q131072:d64 --json");
+  CLI::App* plan_app = add_command(
+      app, "plan", "Show what would run for a problem, without running it",
+      "  runmax plan b2:hq32:hk8:q1024:k1024:d128:causal\n"
+      "  runmax plan q131072:d64 --json\n\n"
+      "Fields of a problem: bN hqN hkN qN kN dN dvN; f32 f16 bf16 f64 e4m3 i8; ieee tf32; causal\n"
+      "causal=top_left window=L,R scale=S softcap=C mask bias alibi sink dropout=P varlen=Q/K,... paged=N\n"
+      "batch_invariant; in=KIND seed=N. docs/problem.md says what each is.");
   plan_app
       ->add_option("problem", plan.problem,
                    "Problem text, for example q4096:d64 or b2:hq32:hk8:q1024:d128:causal")
@@ -88,7 +92,9 @@ int main(int argc, char** argv) {
   CLI::App* check_app = add_command(
       app, "check", "Draw a problem's inputs, run a kernel and compare with the double-precision reference",
       "  runmax check q1024:d64:in=loud\n"
-      "  runmax check b2:hq8:hk2:q300:k500:d80:causal --kernel all --device cpu");
+      "  runmax check b2:hq8:hk2:q300:k500:d80:causal --kernel all --device cpu\n\n"
+      "Fields of a problem: see `runmax plan --help`. Kinds of data: in=normal, loud, onesign, wide, equal,\n"
+      "needle, rising, falling, hot.");
   check_app->add_option("problem", check.problem, "Problem text, for example q1024:d64:in=loud")->required();
   check_app->add_option("--device", check.device, device_help);
   check_app->add_option("--kernel", check.kernel,

@@ -92,11 +92,11 @@ RUNMAX_API std::string describe(const Plan& plan);
 
 // Views of the caller's memory. lse may have data == nullptr if it is not wanted.
 struct Tensors {
-  TensorView q;
-  TensorView k;
-  TensorView v;
-  TensorView o;
-  TensorView lse;  // f32, (batch, query_heads, query_len, 1)
+  TensorView q{};
+  TensorView k{};
+  TensorView v{};
+  TensorView o{};
+  TensorView lse{};  // f32, (batch, query_heads, query_len, 1)
 };
 
 struct Workspace {

@@ -35,7 +35,10 @@ Result<DeviceFacts> cuda_facts(int index) {
       (error == cudaSuccess && count == 0)) {
     (void)cudaGetLastError();
     return Status(StatusCode::no_device,
-                  "cuda: no GPU on this machine (" + std::string(cudaGetErrorString(error)) + ")");
+                  std::string("cuda: no GPU on this machine (") +
+                      (error == cudaErrorInsufficientDriver ? "no NVIDIA driver, or one too old"
+                                                            : "the driver finds none") +
+                      ")");
   }
   if (Status status = cuda_status(error, "counting devices"); !status.ok()) return status;
   if (index < 0 || index >= count)
