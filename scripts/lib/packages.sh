@@ -107,7 +107,8 @@ check_tools() {
   command -v "${compiler%% *}" >/dev/null 2>&1 ||
     fail "compiler check" "$compiler is not there" "install g++ 12 or newer, or set CXX"
   # shellcheck disable=SC2086
-  id=$(printf '__clang__ __clang_major__ __GNUC__\n' | $compiler -E -P -x c++ - 2>/dev/null | tail -1) ||
+  # A here-string, not a pipe: a compiler that does not read its input must not fail the writer.
+  id=$($compiler -E -P -x c++ - 2>/dev/null <<<"__clang__ __clang_major__ __GNUC__" | tail -1) ||
     fail "compiler check" "$compiler cannot preprocess an empty file" "install g++ 12 or newer, or set CXX"
   local is_clang clang_major gnu_major
   read -r is_clang clang_major gnu_major <<<"$id"
