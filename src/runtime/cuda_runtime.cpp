@@ -5,18 +5,9 @@
 
 #include <string>
 
+#include "runtime/cuda_status.hpp"
+
 namespace runmax {
-namespace {
-
-Status cuda_status(cudaError_t error, const std::string& what) {
-  if (error == cudaSuccess) return {};
-  const StatusCode code =
-      error == cudaErrorMemoryAllocation ? StatusCode::out_of_memory : StatusCode::device_error;
-  return {code, "cuda: " + what + ": " + cudaGetErrorString(error)};
-}
-
-}  // namespace
-
 CurrentDevice::CurrentDevice(int index) {
   cudaError_t error = cudaGetDevice(&previous_);
   if (error == cudaSuccess && previous_ != index) error = cudaSetDevice(index);

@@ -6,37 +6,20 @@
 
 #include <cstdint>
 
+#include "device/softmax/visible_keys.cuh"
+#include "device/tile/tensor.cuh"
 #include "kernels/forward/cluster/config.hpp"
 #include "runmax/online_softmax.hpp"
 
 namespace runmax::cluster {
 
-// A (batch, heads, length, dim) tensor: strides in elements.
-template <class T>
-struct DeviceTensor {
-  T* data;
-  std::int64_t batch_stride, head_stride, row_stride, channel_stride;
-
-  __device__ T* head(std::int64_t b, std::int64_t h) const {
-    return data + b * batch_stride + h * head_stride;
-  }
-};
-
 struct ForwardArguments {
   DeviceTensor<const float> q, k, v;
   DeviceTensor<float> o, lse;  // lse.data may be null
-  std::int64_t query_heads, group, query_tiles, query_len, kv_len;
+  std::int64_t query_heads, group, query_tiles, query_len;
   int head_dim, value_dim;
   float scale;
-  // Key j is visible to query i iff first_key(i) <= j < last_key(i), with the diagonal at i + offset.
-  std::int64_t offset, left, right;  // -1 is unbounded
-
-  __device__ std::int64_t first_key(std::int64_t i) const {
-    return left < 0 ? 0 : min(max(i + offset - left, std::int64_t{0}), kv_len);
-  }
-  __device__ std::int64_t last_key(std::int64_t i) const {
-    return right < 0 ? kv_len : min(max(i + offset + right + 1, std::int64_t{0}), kv_len);
-  }
+  VisibleKeys<std::int64_t> keys;
 };
 
 // Copies `rows` rows of a matrix to shared memory, four channels a thread; 0 outside the matrix.
@@ -86,8 +69,8 @@ __global__ void __launch_bounds__(tile.threads())
 
   // Key tiles that any row sees, cut into one contiguous run for each block of the cluster.
   const std::int64_t last_row = min(first_row + tile.block_q(), args.query_len) - 1;
-  const std::int64_t begin = args.first_key(first_row) / tile.block_kv;
-  const std::int64_t end = (args.last_key(last_row) + tile.block_kv - 1) / tile.block_kv;
+  const std::int64_t begin = args.keys.first(first_row) / tile.block_kv;
+  const std::int64_t end = (args.keys.last(last_row) + tile.block_kv - 1) / tile.block_kv;
   const std::int64_t tiles = max(end - begin, std::int64_t{0});
   const std::int64_t run_begin = begin + tiles * rank / tile.blocks;
   const std::int64_t run_end = begin + tiles * (rank + 1) / tile.blocks;
@@ -98,8 +81,8 @@ __global__ void __launch_bounds__(tile.threads())
   // Rows of this warp, and the keys that all of them see.
   const std::int64_t warp_row = first_row + warp * rows;
   const auto clamped = [&](std::int64_t i) { return min(i, args.query_len - 1); };
-  const std::int64_t common_begin = args.first_key(clamped(warp_row + rows - 1));
-  const std::int64_t common_end = args.last_key(clamped(warp_row));
+  const std::int64_t common_begin = args.keys.first(clamped(warp_row + rows - 1));
+  const std::int64_t common_end = args.keys.last(clamped(warp_row));
   const float* q_smem = shared.q_smem + warp * rows * dim;
   float* p_smem = shared.p_smem[warp];
 
@@ -108,9 +91,9 @@ __global__ void __launch_bounds__(tile.threads())
   for (std::int64_t key_tile = run_begin; key_tile < run_end; ++key_tile) {
     const std::int64_t first_key = key_tile * tile.block_kv;
     __syncthreads();
-    stage<dim, tile.block_kv, key_stride(dim)>(shared.k_smem, k, args.k, first_key, args.kv_len,
+    stage<dim, tile.block_kv, key_stride(dim)>(shared.k_smem, k, args.k, first_key, args.keys.kv_len,
                                                args.head_dim);
-    stage<dim, tile.block_kv, dim>(shared.v_smem, v, args.v, first_key, args.kv_len, args.value_dim);
+    stage<dim, tile.block_kv, dim>(shared.v_smem, v, args.v, first_key, args.keys.kv_len, args.value_dim);
     __syncthreads();
 
     // Scores of the warp's rows and this lane's key; 64 channels of the key in registers at a time.
@@ -142,7 +125,7 @@ __global__ void __launch_bounds__(tile.threads())
       s_reg[r] *= args.scale;
       if (edge) {
         const std::int64_t i = clamped(warp_row + r), key = first_key + lane;
-        if (key < args.first_key(i) || key >= args.last_key(i)) s_reg[r] = -INFINITY;
+        if (key < args.keys.first(i) || key >= args.keys.last(i)) s_reg[r] = -INFINITY;
       }
       float tile_max = s_reg[r];
 #pragma unroll
@@ -173,7 +156,7 @@ __global__ void __launch_bounds__(tile.threads())
         // 0 * NaN is NaN: a key that the row does not see is skipped, not weighted with 0.
         if (edge) {
           const std::int64_t i = clamped(warp_row + r), j = first_key + key;
-          if (j < args.first_key(i) || j >= args.last_key(i)) continue;
+          if (j < args.keys.first(i) || j >= args.keys.last(i)) continue;
         }
 #pragma unroll
         for (int c = 0; c < channels; ++c) t_reg[r][c] = fmaf(p[r], value[c], t_reg[r][c]);

@@ -170,7 +170,7 @@ __device__ void split_keys(const ForwardArguments& args, const float* k, std::in
                            unsigned char* image, TileHeader& header) {
   __shared__ int exponents[block_kv], infinite[block_kv], scratch[split_threads / 32];
   OperandRows<dim> rows;
-  rows.load(args.k, k, first_key, args.kv_len, args.head_dim, exponents, infinite);
+  rows.load(args.k, k, first_key, args.keys.kv_len, args.head_dim, exponents, infinite);
   __syncthreads();
   const int exponent = max(block_max(exponents[threadIdx.x % block_kv], scratch), smallest_exponent);
   const Power2 unit(plane_exponent - exponent);
@@ -199,7 +199,7 @@ __device__ void split_values(const ForwardArguments& args, const float* v, std::
                              unsigned char* image, TileHeader& header, float* v_smem) {
   __shared__ int exponents[block_kv], infinite[block_kv], scratch[split_threads / 32];
   OperandRows<dim> rows;
-  rows.load(args.v, v, first_key, args.kv_len, args.value_dim, exponents, infinite);
+  rows.load(args.v, v, first_key, args.keys.kv_len, args.value_dim, exponents, infinite);
 #pragma unroll
   for (int p = 0; p < OperandRows<dim>::pieces; ++p)
 #pragma unroll

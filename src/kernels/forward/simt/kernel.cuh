@@ -4,39 +4,22 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "device/softmax/visible_keys.cuh"
+#include "device/tile/tensor.cuh"
 #include "kernels/forward/simt/config.hpp"
 #include "runmax/online_softmax.hpp"
 
 namespace runmax::simt {
-
-// A (batch, heads, length, dim) tensor: strides in elements.
-template <class T>
-struct DeviceTensor {
-  T* data;
-  std::int64_t batch_stride, head_stride, row_stride, channel_stride;
-
-  __device__ T* head(std::int64_t b, std::int64_t h) const {
-    return data + b * batch_stride + h * head_stride;
-  }
-};
 
 struct ForwardArguments {
   DeviceTensor<const float> q, k, v;
   DeviceTensor<float> o, lse;  // lse.data may be null
   float* partial_out;    // (split, batch, head, row, value_dim), unnormalised; null when there is one split
   float* partial_state;  // (split, batch, head, row, 2): max, sum
-  std::int64_t batch, query_heads, group, query_len, kv_len, head_dim, value_dim;
+  std::int64_t batch, query_heads, group, query_len, head_dim, value_dim;
   std::int64_t query_tiles, value_chunks, splits;
   float scale;
-  // Key j is visible to query i iff first_key(i) <= j < last_key(i), with the diagonal at i + offset.
-  std::int64_t offset, left, right;  // -1 is unbounded
-
-  __device__ std::int64_t first_key(std::int64_t i) const {
-    return left < 0 ? 0 : min(max(i + offset - left, std::int64_t{0}), kv_len);
-  }
-  __device__ std::int64_t last_key(std::int64_t i) const {
-    return right < 0 ? kv_len : min(max(i + offset + right + 1, std::int64_t{0}), kv_len);
-  }
+  VisibleKeys<std::int64_t> keys;
 };
 
 // Stages a (block rows) x (dim_chunk channels) piece of a matrix, transposed, as tile[channel][slot(row)];
@@ -98,14 +81,14 @@ __global__ void __launch_bounds__(tile.threads) forward_kernel(const ForwardArgu
 #pragma unroll
   for (int r = 0; r < 4; ++r) {
     const std::int64_t i = first_row + 4 * thread_row + r;
-    row_begin[r] = i < args.query_len ? args.first_key(i) : 0;
-    row_end[r] = i < args.query_len ? args.last_key(i) : 0;
+    row_begin[r] = i < args.query_len ? args.keys.first(i) : 0;
+    row_end[r] = i < args.query_len ? args.keys.last(i) : 0;
   }
 
   // Key tiles that any row of the block sees, cut into `splits` contiguous runs.
   const std::int64_t last_row = min(first_row + tile.block_q, args.query_len) - 1;
-  const std::int64_t tile_begin = args.first_key(first_row) / tile.block_kv;
-  const std::int64_t tile_end = (args.last_key(last_row) + tile.block_kv - 1) / tile.block_kv;
+  const std::int64_t tile_begin = args.keys.first(first_row) / tile.block_kv;
+  const std::int64_t tile_end = (args.keys.last(last_row) + tile.block_kv - 1) / tile.block_kv;
   const std::int64_t tiles = max(tile_end - tile_begin, std::int64_t{0});
   const std::int64_t run_begin = tile_begin + tiles * split / args.splits;
   const std::int64_t run_end = tile_begin + tiles * (split + 1) / args.splits;
@@ -125,13 +108,13 @@ __global__ void __launch_bounds__(tile.threads) forward_kernel(const ForwardArgu
       if (staging == QueryStaging::chunked)
         stage_transposed(q_smem, q, args.q.row_stride, args.q.channel_stride, first_row, args.query_len, d,
                          args.head_dim, [](int row) { return row; });
-      stage_transposed(k_smem, k, args.k.row_stride, args.k.channel_stride, first_key, args.kv_len, d,
+      stage_transposed(k_smem, k, args.k.row_stride, args.k.channel_stride, first_key, args.keys.kv_len, d,
                        args.head_dim, slot_of_key);
       if (d == 0)
         for (int piece = threadIdx.x; piece < tile.block_kv * value_chunk; piece += tile.threads) {
           const int key = piece / value_chunk, channel = piece % value_chunk;
           const std::int64_t j = first_key + key, c = chunk * value_chunk + channel;
-          v_smem[piece] = j < args.kv_len && c < args.value_dim
+          v_smem[piece] = j < args.keys.kv_len && c < args.value_dim
                               ? v[j * args.v.row_stride + c * args.v.channel_stride]
                               : 0.0f;
         }

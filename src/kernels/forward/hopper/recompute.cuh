@@ -1,0 +1,125 @@
+// Rows that the planes cannot hold, computed again.
+#pragma once
+
+#include <cfloat>
+#include <cstdint>
+
+#include "kernels/forward/hopper/output.cuh"
+#include "kernels/forward/hopper/shared.cuh"
+#include "kernels/forward/hopper/work.cuh"
+#include "runmax/online_softmax.hpp"
+
+namespace runmax::hopper {
+
+// 0 * NaN is NaN inside the matrix unit, so the splitter puts zeros in place of a row of K or V that is not
+// finite, and lists it. Query rows that see such a key are computed once more, by FMA from the original
+// numbers and with natural exponentials: slow, right, and away from the registers of the main loop. So are
+// rows whose scores may not fit FP32 once they are multiplied by log2(e).
+
+// Above this unit of the product of planes, a score in log2 can pass 2^127.
+inline constexpr float largest_unit = 0x1p88f;
+
+// What the lanes of a warp find in the headers of a run of tiles.
+struct RunFacts {
+  bool listed;        // some key is not finite
+  float largest_key;  // the largest key_unit
+};
+
+__device__ inline RunFacts run_facts(const TileHeader* headers, const WorkItem& work, int lane) {
+  bool listed = false;
+  float largest_key = 0.0f;
+  for (int tile = work.tile_begin + lane; tile < work.tile_end; tile += 32) {
+    listed = listed || headers[tile].listed_keys > 0 || headers[tile].listed_values > 0;
+    largest_key = fmaxf(largest_key, headers[tile].key_unit);
+  }
+  for (int lanes = 16; lanes > 0; lanes /= 2)
+    largest_key = fmaxf(largest_key, __shfl_xor_sync(0xffffffffu, largest_key, lanes));
+  return {__any_sync(0xffffffffu, listed) != 0, largest_key};
+}
+
+// Does row i see a listed key of this run of tiles?
+__device__ inline bool sees_listed_key(const ForwardArguments& args, const TileHeader* headers,
+                                       const WorkItem& work, int i) {
+  const int begin = args.keys.first(i), end = args.keys.last(i);
+  for (int tile = work.tile_begin; tile < work.tile_end; ++tile) {
+    const TileHeader& header = headers[tile];
+    for (int index = 0; index < header.listed_keys; ++index) {
+      const int key = tile * block_kv + header.listed_key[index];
+      if (key >= begin && key < end) return true;
+    }
+    for (int index = 0; index < header.listed_values; ++index) {
+      const int key = tile * block_kv + header.listed_value[index];
+      if (key >= begin && key < end) return true;
+    }
+  }
+  return false;
+}
+
+// One row by a warp: a lane takes one of 32 keys, then every 32nd channel.
+template <ForwardTile config>
+__device__ void recompute_row(const ForwardArguments& args, const WorkItem& work, int i, int lane) {
+  constexpr int channels = config.dim / 32;
+  const float* q = args.q.head(work.b, work.h) + i * args.q.row_stride;
+  const float* k = args.k.head(work.b, work.h / args.group);
+  const float* v = args.v.head(work.b, work.h / args.group);
+  const int begin = max(args.keys.first(i), work.tile_begin * block_kv);
+  const int end = min(args.keys.last(i), work.tile_end * block_kv);
+  SoftmaxState<float> state;
+  float out[channels] = {};
+  for (int first = begin; first < end; first += 32) {
+    float score = -INFINITY;
+    if (first + lane < end) {
+      score = 0.0f;
+      for (int c = 0; c < args.head_dim; ++c)
+        score = fmaf(q[c * args.q.channel_stride] * args.scale,
+                     k[(first + lane) * args.k.row_stride + c * args.k.channel_stride], score);
+    }
+    float tile_max = score;
+    for (int lanes = 16; lanes > 0; lanes /= 2)
+      tile_max = fmaxf(tile_max, __shfl_xor_sync(0xffffffffu, tile_max, lanes));
+    const float rescale = softmax_raise(state, tile_max, StandardExp{});
+    const float weight = softmax_weight(score, state.max, StandardExp{});
+    float tile_sum = weight;
+    for (int lanes = 16; lanes > 0; lanes /= 2) tile_sum += __shfl_xor_sync(0xffffffffu, tile_sum, lanes);
+    state.sum += tile_sum;
+    float part[channels] = {};
+    for (int key = 0; key < min(32, end - first); ++key) {
+      const float of_key = __shfl_sync(0xffffffffu, weight, key);
+#pragma unroll
+      for (int c = 0; c < channels; ++c)
+        if (lane + 32 * c < args.value_dim)
+          part[c] =
+              fmaf(of_key, v[(first + key) * args.v.row_stride + (lane + 32 * c) * args.v.channel_stride],
+                   part[c]);
+    }
+#pragma unroll
+    for (int c = 0; c < channels; ++c) out[c] = fmaf(out[c], rescale, part[c]);
+  }
+  const float normalizer = softmax_normalizer(state);
+  const RowOutput output(args, work, i);
+#pragma unroll
+  for (int c = 0; c < channels; ++c)
+    if (lane + 32 * c < args.value_dim)
+      output.out[(lane + 32 * c) * output.channel_stride] = out[c] * normalizer;
+  if (lane != 0) return;
+  if (output.state) {
+    const float log2e = 1.4426950408889634f;
+    output.store_state(args, work, i, fminf(fmaxf(state.max * log2e, -FLT_MAX), FLT_MAX), state.sum);
+  } else if (args.lse.data) {
+    args.lse.head(work.b, work.h)[i * args.lse.row_stride] = softmax_lse(state);
+  }
+}
+
+// A warp goes over its 16 rows.
+template <ForwardTile config>
+__device__ void recompute_rows(const Shared<config>& shared, const ForwardArguments& args,
+                               const WorkItem& work, int first_row, int lane) {
+  const TileHeader* headers = args.headers + (work.b * args.kv_heads + work.h / args.group) * args.key_tiles;
+  const RunFacts facts = run_facts(headers, work, lane);
+  for (int row = first_row; row < min(first_row + 16, args.query_len - work.first_row); ++row)
+    if (shared.query_unit[row] * facts.largest_key > largest_unit ||
+        (facts.listed && sees_listed_key(args, headers, work, work.first_row + row)))
+      recompute_row<config>(args, work, work.first_row + row, lane);
+}
+
+}  // namespace runmax::hopper
