@@ -20,6 +20,7 @@
 #include "device.cuh"
 #include "occupancy.hpp"
 #include "predictions.hpp"
+#include "resources.hpp"
 
 namespace runmax {
 namespace lesson {
@@ -162,29 +163,14 @@ MultiprocessorLimits limits_of(const cudaDeviceProp& device) {
 std::vector<ResourceFigures> print_resources(const cudaDeviceProp& device) {
   KernelResources kernels[kernel_count];
   require(read_resources(kernels), "reading the kernels' resources");
-  const MultiprocessorLimits limits = limits_of(device);
-  std::vector<ResourceFigures> figures;
+  const std::vector<ResourceFigures> figures = resource_figures(kernels, limits_of(device));
   std::printf("Resources: what the runtime reports, and blocks by arithmetic from the device's limits\n");
   std::printf("%-20s %7s %12s %9s %10s %9s %10s %s\n", "kernel", "threads", "shared bytes", "registers",
               "blocks/SM", "predicted", "occupancy", "limited by");
-  for (const KernelResources& kernel : kernels) {
-    const Occupancy predicted =
-        predict_occupancy(limits, {kernel.threads, kernel.registers, kernel.planned_shared_bytes});
-    std::printf("%-20s %7d %12d %9d %10d %9d %8.0f %% %s\n", kernel.name, kernel.threads, kernel.shared_bytes,
-                kernel.registers, kernel.blocks_per_multiprocessor, predicted.blocks, 100 * kernel.occupancy,
-                predicted.limited_by);
-    ResourceFigures figure;
-    figure.kernel = kernel.name;
-    figure.is_online = kernel.is_online;
-    figure.shared_bytes = kernel.shared_bytes;
-    figure.expected_shared_bytes = kernel.planned_shared_bytes;
-    figure.registers = kernel.registers;
-    figure.blocks = kernel.blocks_per_multiprocessor;
-    figure.expected_blocks = predicted.blocks;
-    figure.occupancy = kernel.occupancy;
-    figure.expected_occupancy = predicted.fraction;
-    figures.push_back(figure);
-  }
+  for (const ResourceFigures& kernel : figures)
+    std::printf("%-20s %7d %12d %9d %10d %9d %8.0f %% %s\n", kernel.kernel.c_str(), kernel.threads,
+                kernel.shared_bytes, kernel.registers, kernel.blocks, kernel.expected_blocks,
+                100 * kernel.occupancy, kernel.limited_by);
   std::printf("\n");
   return figures;
 }
@@ -194,7 +180,7 @@ struct PathResult {
   bool ran = false;
   std::vector<float> out;
   bool same_bits_again = true;
-  Timing cold, warm;
+  Summary cold, warm;
 };
 
 // Runs a path for its answer, times it, and runs it once more for the same bits.
@@ -217,9 +203,8 @@ PathResult run_path(DeviceFloats& o, Timer& timer, Launch launch) {
 void print_result(std::int64_t n, const char* path, const PathResult& result, const gate::Verdict& verdict,
                   const std::string& against_naive, const std::string& ratio) {
   std::printf("%9lld %-18s %11.3e %9.4f %9s %10.4f %5.1f%% %10.4f %5.1f%% %12s\n", static_cast<long long>(n),
-              path, verdict.max_abs_error, verdict.gate_fraction, against_naive.c_str(),
-              result.cold.median_ms, 100 * result.cold.spread, result.warm.median_ms,
-              100 * result.warm.spread, ratio.c_str());
+              path, verdict.max_abs_error, verdict.gate_fraction, against_naive.c_str(), result.cold.median,
+              100 * result.cold.spread, result.warm.median, 100 * result.warm.spread, ratio.c_str());
 }
 
 // Says what is wrong with a case, if anything is; true if it passed.
@@ -290,7 +275,7 @@ bool run_size(std::int64_t n, std::uint64_t seed, Timer& timer, std::vector<Size
     const gate::Verdict against = online_against_naive.verdict();
     char fraction[32], ratio[32];
     std::snprintf(fraction, sizeof fraction, "%.4f", against.gate_fraction);
-    std::snprintf(ratio, sizeof ratio, "%.3f", naive.warm.median_ms / online.warm.median_ms);
+    std::snprintf(ratio, sizeof ratio, "%.3f", naive.warm.median / online.warm.median);
     print_result(n, "naive, 3 kernels", naive, naive_verdict, "", "");
     print_result(n, "online, 1 kernel", online, online_verdict, fraction, ratio);
     const bool gates = judge(naive_verdict, "naive against the reference", n, seed) &
@@ -305,8 +290,8 @@ bool run_size(std::int64_t n, std::uint64_t seed, Timer& timer, std::vector<Size
     size.online_vs_naive_gate_fraction = against.gate_fraction;
     size.naive_max_abs_error = naive_verdict.max_abs_error;
     size.online_max_abs_error = online_verdict.max_abs_error;
-    size.naive_ms = naive.warm.median_ms;
-    size.online_ms = online.warm.median_ms;
+    size.naive_ms = naive.warm.median;
+    size.online_ms = online.warm.median;
     figures.push_back(size);
   } else {
     std::printf("%9lld %-18s not run: its two matrices, %.1f GiB, do not fit in 80 %% of the free memory\n",

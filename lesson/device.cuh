@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "statistics.hpp"
+
 namespace runmax {
 namespace lesson {
 
@@ -55,14 +57,7 @@ class DeviceFloats {
   std::size_t bytes_ = 0;
 };
 
-// Milliseconds of one run; `spread` is half of the interquartile range over the median.
-struct Timing {
-  double median_ms = 0;
-  double spread = 0;
-  int samples = 0;
-};
-
-// Times work on the default stream with CUDA events.
+// Times work on the default stream with CUDA events; summaries are of milliseconds of one run.
 class Timer {
  public:
   // Twice the L2 cache: one sweep of writes leaves nothing of a path's memory there.
@@ -81,26 +76,26 @@ class Timer {
   // The path ran just before. A sample is as many runs back to back as make about a millisecond, so that the
   // events' resolution does not matter.
   template <class Work>
-  Timing warm(Work work) {
+  Summary warm(Work work) {
     (void)measure(1, work);
     const double once = measure(1, work);
     const int runs = static_cast<int>(std::min(std::max(std::ceil(1.0 / std::max(once, 1e-3)), 1.0), 200.0));
     std::vector<double> samples(warm_samples);
     for (double& sample : samples) sample = measure(runs, work) / runs;
-    return summary(std::move(samples));
+    return summarize(std::move(samples));
   }
 
   // L2 holds nothing of the path's memory. The sweep keeps the device busy while the host enqueues, so the
   // host's latency is not measured either.
   template <class Work>
-  Timing cold(Work work) {
+  Summary cold(Work work) {
     (void)measure(1, work);
     std::vector<double> samples(cold_samples);
     for (double& sample : samples) {
       flush_.poison();
       sample = measure(1, work);
     }
-    return summary(std::move(samples));
+    return summarize(std::move(samples));
   }
 
  private:
@@ -116,21 +111,6 @@ class Timer {
     float ms = 0;
     require(cudaEventElapsedTime(&ms, begin_, end_), "reading the events");
     return ms;
-  }
-
-  static Timing summary(std::vector<double> samples) {
-    std::sort(samples.begin(), samples.end());
-    const auto quantile = [&](double q) {
-      const double at = q * static_cast<double>(samples.size() - 1);
-      const std::size_t below = static_cast<std::size_t>(at);
-      const std::size_t above = std::min(below + 1, samples.size() - 1);
-      return samples[below] + (at - static_cast<double>(below)) * (samples[above] - samples[below]);
-    };
-    Timing timing;
-    timing.median_ms = quantile(0.5);
-    timing.spread = (quantile(0.75) - quantile(0.25)) / 2 / timing.median_ms;
-    timing.samples = static_cast<int>(samples.size());
-    return timing;
   }
 
   DeviceFloats flush_;

@@ -59,6 +59,9 @@ struct ResourceFigures {
   int expected_blocks = 0;
   double occupancy = 0;
   double expected_occupancy = 0;
+  int threads = 0;              // of a block
+  int local_bytes = 0;          // of a thread: spills and the like
+  const char* limited_by = "";  // what keeps further blocks out, by arithmetic
 };
 
 namespace prediction_detail {

@@ -9,7 +9,6 @@
 
 #include "lab/memory.hpp"
 #include "lab/sampling.hpp"
-#include "lab/statistics.hpp"
 #include "runmax/runmax.hpp"
 
 namespace runmax::lab {

@@ -114,7 +114,7 @@ std::string report_json(const Report& report) {
                              {"intensity_naive", c.naive_intensity},
                              {"intensity_online", c.online_intensity}});
   json["resources"] = Json::array();
-  for (const KernelResource& r : report.resources)
+  for (const lesson::ResourceFigures& r : report.resources)
     json["resources"].push_back({{"kernel", r.kernel},
                                  {"threads", r.threads},
                                  {"shared_bytes", r.shared_bytes},
@@ -122,10 +122,10 @@ std::string report_json(const Report& report) {
                                  {"registers", r.registers},
                                  {"local_bytes", r.local_bytes},
                                  {"blocks_per_multiprocessor", r.blocks},
-                                 {"predicted_blocks_per_multiprocessor", r.predicted.blocks},
+                                 {"predicted_blocks_per_multiprocessor", r.expected_blocks},
                                  {"occupancy", r.occupancy},
-                                 {"predicted_occupancy", r.predicted.fraction},
-                                 {"limited_by", r.predicted.limited_by}});
+                                 {"predicted_occupancy", r.expected_occupancy},
+                                 {"limited_by", r.limited_by}});
   json["results"] = Json::array();
   for (const PathResult& r : report.results)
     for (const CacheState cache : {CacheState::warm, CacheState::cold})

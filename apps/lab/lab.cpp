@@ -122,7 +122,7 @@ ExitCode run_lab(const LabArguments& arguments) {
     Result<std::unique_ptr<Bench>> made = make_cuda_bench(report.device);
     if (!made.ok()) return complain(made.status());
     bench = std::move(made.value());
-    Result<std::vector<KernelResource>> resources = kernel_resources(report.device);
+    Result<std::vector<lesson::ResourceFigures>> resources = kernel_resources(report.device);
     if (!resources.ok()) return complain(resources.status());
     report.resources = std::move(resources.value());
   } else {

@@ -115,11 +115,7 @@ std::vector<lesson::Prediction> predictions(const Report& report) {
     size.online_ms = online->warm->median;
     sizes.push_back(size);
   }
-  std::vector<lesson::ResourceFigures> kernels;
-  for (const KernelResource& r : report.resources)
-    kernels.push_back({r.kernel, r.is_online, r.shared_bytes, r.expected_shared_bytes, r.registers, r.blocks,
-                       r.predicted.blocks, r.occupancy, r.predicted.fraction});
-  return lesson::five_predictions(sizes, kernels, report.why_no_resources);
+  return lesson::five_predictions(sizes, report.resources, report.why_no_resources);
 }
 
 std::string launch_bound_note(const Report& report) {

@@ -47,20 +47,6 @@ struct PathResult {
   bool ran() const { return outcome == Outcome::ok || outcome == Outcome::failed; }
 };
 
-// One kernel: what the runtime reports beside what arithmetic predicts.
-struct KernelResource {
-  std::string kernel;
-  bool is_online = false;
-  int threads = 0;
-  int shared_bytes = 0;
-  int expected_shared_bytes = 0;
-  int registers = 0;
-  int local_bytes = 0;
-  int blocks = 0;
-  double occupancy = 0;
-  lesson::Occupancy predicted;
-};
-
 // naive over another path at one length, from medians; nothing where one of them did not run.
 struct Ratio {
   std::int64_t n = 0;
@@ -103,7 +89,7 @@ struct Report {
 
   MachineLimits limits;
   std::vector<lesson::Costs> costs;
-  std::vector<KernelResource> resources;
+  std::vector<lesson::ResourceFigures> resources;
   std::string why_no_resources;
   std::vector<PathResult> results;
   std::vector<Pitfall> pitfalls;  // empty unless asked for

@@ -3,10 +3,13 @@
 
 #include <functional>
 
-#include "lab/statistics.hpp"
+#include "lesson/statistics.hpp"
 #include "runmax/status.hpp"
 
 namespace runmax::lab {
+
+using lesson::summarize;
+using lesson::Summary;
 
 // Times are milliseconds of measured work; what prepares a sample is not counted.
 struct SamplingRule {

@@ -110,12 +110,12 @@ std::string resources_text(const Report& report, TextStyle style) {
   if (report.resources.empty()) return text + "  not applicable here: " + report.why_no_resources + "\n";
   Table table({"kernel", "limited by", "threads", "shared B", "predicted", "registers", "local B",
                "blocks/SM", "predicted", "occupancy", "predicted"});
-  for (const KernelResource& r : report.resources)
-    table.add({r.kernel, r.predicted.limited_by, std::to_string(r.threads), std::to_string(r.shared_bytes),
+  for (const lesson::ResourceFigures& r : report.resources)
+    table.add({r.kernel, r.limited_by, std::to_string(r.threads), std::to_string(r.shared_bytes),
                std::to_string(r.expected_shared_bytes), std::to_string(r.registers),
-               std::to_string(r.local_bytes), std::to_string(r.blocks), std::to_string(r.predicted.blocks),
+               std::to_string(r.local_bytes), std::to_string(r.blocks), std::to_string(r.expected_blocks),
                fmt::format("{:.1f} %", 100 * r.occupancy),
-               fmt::format("{:.1f} %", 100 * r.predicted.fraction)});
+               fmt::format("{:.1f} %", 100 * r.expected_occupancy)});
   text += table.text(2);
   text +=
       "  from cudaFuncGetAttributes and cudaOccupancyMaxActiveBlocksPerMultiprocessor, beside arithmetic "

@@ -11,7 +11,6 @@
 #include "lab/memory.hpp"
 #include "lab/report.hpp"
 #include "lab/sampling.hpp"
-#include "lab/statistics.hpp"
 
 namespace runmax::lab {
 namespace {

@@ -12,7 +12,7 @@ Status absent() { return {StatusCode::no_device, "cuda: this program was built w
 
 Result<std::unique_ptr<Bench>> make_cuda_bench(const DeviceFacts&) { return absent(); }
 
-Result<std::vector<KernelResource>> kernel_resources(const DeviceFacts&) { return absent(); }
+Result<std::vector<lesson::ResourceFigures>> kernel_resources(const DeviceFacts&) { return absent(); }
 
 Status cuda_faulty_online(Fault, const HeadBuffers&, Stream) { return absent(); }
 

@@ -1,10 +1,10 @@
 #include "lab/gpu/resources.hpp"
 
-#include "kernels/lesson/launch.hpp"
+#include "lesson/resources.hpp"
 
 namespace runmax::lab {
 
-Result<std::vector<KernelResource>> kernel_resources(const DeviceFacts& facts) {
+Result<std::vector<lesson::ResourceFigures>> kernel_resources(const DeviceFacts& facts) {
   lesson::MultiprocessorLimits limits;
   limits.compute_capability = facts.compute_capability;
   limits.max_threads = facts.max_threads_per_multiprocessor;
@@ -18,22 +18,7 @@ Result<std::vector<KernelResource>> kernel_resources(const DeviceFacts& facts) {
   if (const int error = lesson::read_resources(measured); error != 0)
     return Status(StatusCode::device_error,
                   std::string("cuda: reading kernel attributes: ") + lesson::error_text(error));
-  std::vector<KernelResource> list;
-  for (const lesson::KernelResources& m : measured) {
-    KernelResource resource;
-    resource.kernel = m.name;
-    resource.is_online = m.is_online;
-    resource.threads = m.threads;
-    resource.shared_bytes = m.shared_bytes;
-    resource.expected_shared_bytes = m.planned_shared_bytes;
-    resource.registers = m.registers;
-    resource.local_bytes = m.local_bytes;
-    resource.blocks = m.blocks_per_multiprocessor;
-    resource.occupancy = m.occupancy;
-    resource.predicted = lesson::predict_occupancy(limits, {m.threads, m.registers, m.planned_shared_bytes});
-    list.push_back(resource);
-  }
-  return list;
+  return lesson::resource_figures(measured, limits);
 }
 
 }  // namespace runmax::lab

@@ -8,6 +8,6 @@
 namespace runmax::lab {
 
 // no_device in a build without CUDA.
-Result<std::vector<KernelResource>> kernel_resources(const DeviceFacts& facts);
+Result<std::vector<lesson::ResourceFigures>> kernel_resources(const DeviceFacts& facts);
 
 }  // namespace runmax::lab
