@@ -18,31 +18,27 @@ constexpr Features serves{.f32 = true,
 }  // namespace
 
 KernelEntry cpu_online_entry() {
-  KernelEntry entry;
-  entry.name = "cpu_online";
-  entry.device = DeviceKind::cpu;
-  entry.choice = Choice::automatic;
-  entry.summary = "the engine: SIMD tiles, running maximum, threads over heads, rows and keys";
-  entry.computed_as = arithmetic;
-  entry.serves = serves;
-  entry.refuses = cpu::online_refuses;
-  entry.fill_plan = cpu::fill_online_plan;
-  entry.run = cpu::run_online;
-  return entry;
+  return {.name = "cpu_online",
+          .device = DeviceKind::cpu,
+          .choice = Choice::automatic,
+          .summary = "the engine: SIMD tiles, running maximum, threads over heads, rows and keys",
+          .computed_as = arithmetic,
+          .serves = serves,
+          .refuses = cpu::online_refuses,
+          .fill_plan = cpu::fill_online_plan,
+          .run = cpu::run_online};
 }
 
 KernelEntry cpu_naive_entry() {
-  KernelEntry entry;
-  entry.name = "cpu_naive";
-  entry.device = DeviceKind::cpu;
-  entry.choice = Choice::by_name;
-  entry.summary = "the score matrix stored, by the engine's own tiles and threads: what the matrix costs";
-  entry.computed_as = arithmetic;
-  entry.serves = serves;
-  entry.refuses = cpu::naive_refuses;
-  entry.fill_plan = cpu::fill_naive_plan;
-  entry.run = cpu::run_naive;
-  return entry;
+  return {.name = "cpu_naive",
+          .device = DeviceKind::cpu,
+          .choice = Choice::by_name,
+          .summary = "the score matrix stored, by the engine's own tiles and threads: what the matrix costs",
+          .computed_as = arithmetic,
+          .serves = serves,
+          .refuses = cpu::naive_refuses,
+          .fill_plan = cpu::fill_naive_plan,
+          .run = cpu::run_naive};
 }
 
 }  // namespace runmax

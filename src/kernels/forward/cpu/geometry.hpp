@@ -90,6 +90,26 @@ inline std::optional<std::string> too_large(const Problem& p, double splits, dou
   return std::nullopt;
 }
 
+// Threads worth having: one for each work item, within the caller's limit.
+inline std::int32_t threads_for(std::int64_t work_items, const DeviceFacts& facts,
+                                const PlanOptions& options) {
+  const std::int32_t limit = std::max(options.threads > 0 ? options.threads : facts.threads, 1);
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(work_items, 1, limit));
+}
+
+// Runs a plan in the caller's workspace. Run(plan, tensors, memory) lays out its memory and has
+// workspace_bytes() and run().
+template <class Run>
+Status run_in_workspace(const Plan& plan, const Tensors& tensors, Workspace workspace) {
+  if (plan.work_items == 0) return {};
+  Run run(plan, tensors, workspace.data);
+  if (static_cast<std::int64_t>(workspace.bytes) < run.workspace_bytes())
+    return {StatusCode::invalid_argument,
+            "plan: was changed after planning; its workspace no longer suffices"};
+  run.run();
+  return {};
+}
+
 inline std::int64_t padded(std::int64_t value) { return round_up(value, forward_tile.panel); }
 
 // The first element of a head.

@@ -221,20 +221,13 @@ void fill_naive_plan(Plan& plan, const DeviceFacts& facts, const PlanOptions& op
   plan.block_kv = forward_tile.block_kv;
   plan.num_splits = 1;
   plan.work_items = geometry.kv_heads() * geometry.row_tiles();
-  const std::int32_t limit = std::max(options.threads > 0 ? options.threads : facts.threads, 1);
-  plan.threads = static_cast<std::int32_t>(std::clamp<std::int64_t>(plan.work_items, 1, limit));
+  plan.threads = threads_for(plan.work_items, facts, options);
   plan.workspace_bytes =
       plan.work_items == 0 ? 0 : static_cast<std::size_t>(Memory(geometry, plan.threads, nullptr).bytes);
 }
 
 Status run_naive(const Plan& plan, const Tensors& tensors, Workspace workspace, Stream) {
-  if (plan.work_items == 0) return {};
-  NaiveRun run(plan, tensors, workspace.data);
-  if (static_cast<std::int64_t>(workspace.bytes) < run.workspace_bytes())
-    return {StatusCode::invalid_argument,
-            "plan: was changed after planning; its workspace no longer suffices"};
-  run.run();
-  return {};
+  return run_in_workspace<NaiveRun>(plan, tensors, workspace);
 }
 
 }  // namespace runmax::cpu

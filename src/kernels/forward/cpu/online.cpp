@@ -394,21 +394,14 @@ void fill_online_plan(Plan& plan, const DeviceFacts& facts, const PlanOptions& o
   plan.block_kv = forward_tile.block_kv;
   plan.num_splits = choose_splits(geometry, options);
   plan.work_items = geometry.kv_heads() * geometry.row_tiles() * plan.num_splits;
-  const std::int32_t limit = std::max(options.threads > 0 ? options.threads : facts.threads, 1);
-  plan.threads = static_cast<std::int32_t>(std::clamp<std::int64_t>(plan.work_items, 1, limit));
+  plan.threads = threads_for(plan.work_items, facts, options);
   if (plan.work_items == 0) return;
   const Schedule schedule(geometry, plan.num_splits, plan.threads);
   plan.workspace_bytes = static_cast<std::size_t>(Memory(geometry, schedule, plan.threads, nullptr).bytes);
 }
 
 Status run_online(const Plan& plan, const Tensors& tensors, Workspace workspace, Stream) {
-  if (plan.work_items == 0) return {};
-  OnlineRun run(plan, tensors, workspace.data);
-  if (static_cast<std::int64_t>(workspace.bytes) < run.workspace_bytes())
-    return {StatusCode::invalid_argument,
-            "plan: was changed after planning; its workspace no longer suffices"};
-  run.run();
-  return {};
+  return run_in_workspace<OnlineRun>(plan, tensors, workspace);
 }
 
 }  // namespace runmax::cpu
