@@ -8,13 +8,14 @@ import re
 import subprocess
 import sys
 
+# Spelled in pieces, so that this file does not hold the words itself.
+LEFT_OVER = ("TO" + "DO", "FIX" + "ME", "X" * 3)
 FORBIDDEN = [
     (re.compile(r"(?<![\w.$}])/(home|Users|root|work|workspace)/\w"), "a path of somebody's machine"),
     (re.compile(r"https?://(?!arxiv\.org/)[\w.-]+"), "a host; papers at arxiv.org are the only ones named"),
-    (re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))"), "work left for later without an issue: write TODO(#7)"),
+    (re.compile(r"\b(" + "|".join(LEFT_OVER) + r")\b(?!\(#\d+\))"), "work left for later without an issue: write its (#7)"),
     (re.compile(r"^(<{7}|={7}|>{7})( |$)"), "a merge conflict"),
 ]
-ITSELF = {"tests/repository/words.py", "tests/repository/self_test.py"}
 
 
 def findings(path, text):
@@ -37,7 +38,7 @@ def main():
         return 0
     found, read = [], 0
     for name in tracked(root):
-        if name in ITSELF or not (root / name).is_file():
+        if not (root / name).is_file():
             continue
         data = (root / name).read_bytes()
         if b"\0" in data[:4096]:
