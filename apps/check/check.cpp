@@ -72,13 +72,17 @@ struct Gates {
   gate::HostileGate hostile;
   gate::SecondBar second;
   gate::LseGate lse;
+  Data data;
   bool with_lesson, with_second, baseline;
+  double largest_score = 0;  // largest S of the rows compared
+  double largest_value = 0;  // largest |v| of the problem
 
-  Gates(const Problem& p, const Plan& plan, bool have_ieee)
+  Gates(const Problem& p, const Plan& plan, bool have_ieee, Data data_of)
       : lesson(p.kv_len),
         hostile(p.kv_len, sum_of(plan)),
         lse(p.kv_len, sum_of(plan)),
-        with_lesson(lesson_gate_applies(p.input)),
+        data(data_of),
+        with_lesson(data == Data::drawn && lesson_gate_applies(p.input)),
         with_second(have_ieee && !is_baseline(plan)),
         baseline(is_baseline(plan)) {}
 
@@ -99,6 +103,19 @@ struct Gates {
            " rows where the plain FP32 path is finite, got " + std::to_string(second.rows());
   }
 
+  // Why nothing is promised for these numbers, or nothing (docs/numerics.md, "range").
+  std::string out_of_range(const Problem& p) const {
+    const auto beyond = [](double size) { return std::isfinite(size) && size >= 0x1p127; };
+    const double sum = largest_value * static_cast<double>(p.kv_len);
+    if (beyond(largest_score))
+      return "|scale| * sum |q_d * k_d| reaches 2^" + std::to_string(std::ilogb(largest_score)) +
+             ": from 2^127 on a score does not fit FP32, and nothing is promised";
+    if (beyond(sum))
+      return "kv_len * max |v| reaches 2^" + std::to_string(std::ilogb(sum)) +
+             ": from 2^127 on an undivided output may not fit FP32, and nothing is promised";
+    return "";
+  }
+
   void report(const Problem& p, KernelReport& kernel) const {
     kernel.gates.clear();
     kernel.not_applied.clear();
@@ -107,8 +124,9 @@ struct Gates {
       if (with_lesson) {
         kernel.gates.push_back({"lesson gate", lesson.rule(), lesson.verdict()});
       } else {
-        kernel.not_applied.push_back("lesson gate: is not meant for in=" +
-                                     std::string(input_kind_name(p.input)));
+        kernel.not_applied.push_back(data == Data::users ? "lesson gate: is meant for drawn data"
+                                                         : "lesson gate: is not meant for in=" +
+                                                               std::string(input_kind_name(p.input)));
       }
       kernel.gates.push_back({"hostile gate", hostile.rule(), hostile.verdict()});
       if (with_second && second.comparable()) {
@@ -118,6 +136,7 @@ struct Gates {
       }
     }
     kernel.gates.push_back({"lse gate", lse.rule(), lse.verdict()});
+    if (!kernel.accepted()) kernel.hint = out_of_range(p);
   }
 };
 
@@ -187,7 +206,7 @@ std::string repeat_command(const Problem& problem, const DeviceFacts& facts, con
 
 void judge_answers(const Problem& p, const inputs::HostInputs& drawn, const std::vector<std::int64_t>& rows,
                    int threads, const std::vector<Answer>& answers, std::vector<KernelReport>& reports,
-                   const std::function<void(const std::string&)>& progress) {
+                   const std::function<void(const std::string&)>& progress, Data data) {
   const bool need_ieee = p.value_dim > 0 && std::any_of(answers.begin(), answers.end(), [](const Answer& a) {
                            return !Gates::is_baseline(a.plan);
                          });
@@ -207,7 +226,7 @@ void judge_answers(const Problem& p, const inputs::HostInputs& drawn, const std:
       if (need_ieee && cpu.ok()) ieee = ieee_rows(p, cpu.value(), q, k, v, rows, threads);
       if (gates.empty())
         for (const Answer& answer : answers)
-          gates.push_back(std::make_unique<Gates>(p, answer.plan, !ieee.empty()));
+          gates.push_back(std::make_unique<Gates>(p, answer.plan, !ieee.empty(), data));
       const reference::Head<float> head{{q, p.head_dim, 1}, {k, p.head_dim, 1}, {v, p.value_dim, 1},
                                         p.query_len,        p.kv_len,           p.head_dim,
                                         p.value_dim,        effective_scale(p)};
@@ -225,11 +244,18 @@ void judge_answers(const Problem& p, const inputs::HostInputs& drawn, const std:
                 gates[a]->second.add_row(b, h, i, want, got, o.strides[3],
                                          ieee.data() + r * static_cast<std::size_t>(p.value_dim), 1);
               gates[a]->lse.add(b, h, i, want, answers[a].lse.at(b, h, i));
+              gates[a]->largest_score = std::max(gates[a]->largest_score, want.score_magnitude);
             }
             ++r;
           });
     }
-  for (std::size_t a = 0; a < gates.size(); ++a) gates[a]->report(p, reports[a]);
+  double largest_value = 0;
+  for (const float value : drawn.v)
+    largest_value = std::max(largest_value, std::abs(static_cast<double>(value)));
+  for (std::size_t a = 0; a < gates.size(); ++a) {
+    gates[a]->largest_value = largest_value;
+    gates[a]->report(p, reports[a]);
+  }
 }
 
 std::string hint_of(const Problem& p, const inputs::HostInputs& drawn, const std::vector<std::int64_t>& rows,
@@ -336,7 +362,7 @@ Result<CheckReport> check_problem(const Problem& problem, const DeviceFacts& fac
   const int threads = worker_count(facts, options.threads);
   judge_answers(problem, drawn, rows, threads, answers, ran, options.progress);
   for (std::size_t a = 0; a < ran.size(); ++a)
-    if (!ran[a].accepted() && ran[a].trespass.empty())
+    if (!ran[a].accepted() && ran[a].trespass.empty() && ran[a].hint.empty())
       ran[a].hint = hint_of(problem, drawn, rows, threads, answers[a]);
   for (const KernelReport& line : ran)
     *std::find_if(report.kernels.begin(), report.kernels.end(),

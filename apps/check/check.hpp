@@ -28,7 +28,7 @@ struct KernelReport {
   std::string trespass;  // not empty: it wrote where it must not
   std::vector<GateReport> gates;
   std::vector<std::string> not_applied;  // "second bar: needs 256 rows, got 12"
-  std::string hint;    // rejected, but right for a problem that is easily mistaken for this one
+  std::string hint;    // why it may be rejected: a problem easily mistaken for this one, numbers out of range
   std::string repeat;  // the command that repeats this check of this kernel
 
   bool refused() const { return !refusal.empty(); }
@@ -72,11 +72,15 @@ int worker_count(const DeviceFacts& facts, std::int32_t threads);
 Result<CheckReport> check_problem(const Problem& problem, const DeviceFacts& facts,
                                   const CheckOptions& options);
 
+// Where Q, K and V come from. Of a user's own data nothing is known, so the lesson gate, which is meant for
+// some kinds of drawn data alone, does not apply.
+enum class Data { drawn, users };
+
 // Puts finished answers before the gates: `answers[a]` belongs to `reports[a]`. Rows as in the report.
 void judge_answers(const Problem& problem, const inputs::HostInputs& drawn,
                    const std::vector<std::int64_t>& rows, int threads, const std::vector<Answer>& answers,
                    std::vector<KernelReport>& reports,
-                   const std::function<void(const std::string&)>& progress);
+                   const std::function<void(const std::string&)>& progress, Data data = Data::drawn);
 
 // "matches top-left alignment" and the like, if the answer is right for such a problem; else empty. For a
 // rejected answer.

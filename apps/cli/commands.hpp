@@ -62,7 +62,7 @@ ExitCode run_command(const RunArguments& arguments);
 
 struct LabArguments {
   std::string device = "auto";
-  std::vector<std::int64_t> lengths = {256, 1024, 4096};
+  std::vector<std::int64_t> lengths;
   std::uint64_t seed = 1;
   int threads = 0;
   double time_limit = 120;  // seconds that one run of one path may take

@@ -6,7 +6,9 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
@@ -23,6 +25,25 @@ std::string seed_complaint(const std::string& text) {
   const auto [stop, error] = std::from_chars(text.data(), end, seed);
   return error == std::errc() && stop == end ? ""
                                              : "must be an unsigned integer of 64 bits, got '" + text + "'";
+}
+
+// "256,1024,4096"; nothing if any piece is not a number of 64 bits.
+std::vector<std::int64_t> lengths_of(std::string_view text) {
+  std::vector<std::int64_t> lengths;
+  while (true) {
+    const std::string_view piece = text.substr(0, text.find(','));
+    std::int64_t length = 0;
+    const auto [stop, error] = std::from_chars(piece.data(), piece.data() + piece.size(), length);
+    if (error != std::errc() || stop != piece.data() + piece.size()) return {};
+    lengths.push_back(length);
+    if (piece.size() == text.size()) return lengths;
+    text.remove_prefix(piece.size() + 1);
+  }
+}
+
+std::string lengths_complaint(const std::string& text) {
+  return lengths_of(text).empty() ? "must be integers of 64 bits separated by commas, got '" + text + "'"
+                                  : "";
 }
 
 const char* const device_help = "auto (the GPU if there is one), cpu, cuda or cuda:N";
@@ -44,6 +65,18 @@ CLI::App* add_command(CLI::App& app, const std::string& name, const std::string&
   CLI::App* command = app.add_subcommand(name, summary);
   command->formatter(std::make_shared<ExampleFormatter>(examples));
   return command;
+}
+
+// What plan, check and run share: where, by which kernel, and in which form the answer comes.
+template <class Arguments>
+void add_choices(CLI::App* command, Arguments& arguments,
+                 const char* kernel_help = "Force a kernel of `runmax list`") {
+  command->add_option("--device", arguments.device, device_help);
+  command->add_option("--kernel", arguments.kernel, kernel_help);
+  command->add_option("--threads", arguments.threads, "CPU: at most this many threads (0 is all)");
+  command->add_option("--num-splits", arguments.num_splits,
+                      "Split the keys into so many parts (0 is automatic)");
+  command->add_flag("--json", arguments.json, "One JSON object on stdout");
 }
 
 }  // namespace
@@ -74,11 +107,7 @@ int main(int argc, char** argv) {
       ->add_option("problem", plan.problem,
                    "Problem text, for example q4096:d64 or b2:hq32:hk8:q1024:d128:causal")
       ->required();
-  plan_app->add_option("--device", plan.device, device_help);
-  plan_app->add_option("--kernel", plan.kernel, "Force a kernel of `runmax list`");
-  plan_app->add_option("--threads", plan.threads, "CPU: at most this many threads (0 is all)");
-  plan_app->add_option("--num-splits", plan.num_splits, "Split the keys into so many parts (0 is automatic)");
-  plan_app->add_flag("--json", plan.json, "One JSON object on stdout");
+  add_choices(plan_app, plan);
   plan_app->callback([&] { code = plan_command(plan); });
 
   ListArguments list;
@@ -96,17 +125,11 @@ int main(int argc, char** argv) {
       "Fields of a problem: see `runmax plan --help`. Kinds of data: in=normal, loud, onesign, wide, equal,\n"
       "needle, rising, falling, hot.");
   check_app->add_option("problem", check.problem, "Problem text, for example q1024:d64:in=loud")->required();
-  check_app->add_option("--device", check.device, device_help);
-  check_app->add_option("--kernel", check.kernel,
-                        "A kernel of `runmax list`, or all; else what the plan chooses");
   check_app->add_option("--seed", check.seed, "Seed of the inputs (or seed=N in the problem)")
       ->check(seed_complaint);
-  check_app->add_option("--threads", check.threads, "CPU: at most this many threads (0 is all)");
-  check_app->add_option("--num-splits", check.num_splits,
-                        "Split the keys into so many parts (0 is automatic)");
   check_app->add_option("--rows", check.rows,
                         "Compare at most so many query rows of each head (0: as many as take a few seconds)");
-  check_app->add_flag("--json", check.json, "One JSON object on stdout");
+  add_choices(check_app, check, "A kernel of `runmax list`, or all; else what the plan chooses");
   check_app->callback([&] { code = check_command(check); });
 
   RunArguments run;
@@ -137,14 +160,10 @@ int main(int argc, char** argv) {
                       "LEFT,RIGHT: inclusive distances from the diagonal; -1 is unbounded");
   run_app->add_option("--softcap", run.softcap, "Scores become C * tanh(score / C); 0 is off");
   run_app->add_option("--arithmetic", run.arithmetic, "fp32-grade (the default), ieee or tf32");
-  run_app->add_option("--device", run.device, device_help);
-  run_app->add_option("--kernel", run.kernel, "Force a kernel of `runmax list`");
-  run_app->add_option("--threads", run.threads, "CPU: at most this many threads (0 is all)");
-  run_app->add_option("--num-splits", run.num_splits, "Split the keys into so many parts (0 is automatic)");
   run_app->add_flag(
       "--check", run.check,
       "Compare with the double-precision reference first; if rejected, exit 1 and write nothing");
-  run_app->add_flag("--json", run.json, "One JSON object on stdout");
+  add_choices(run_app, run);
   run_app->callback([&] { code = run_command(run); });
 
   LabArguments lab;
@@ -154,7 +173,8 @@ int main(int argc, char** argv) {
       "  runmax lab --n 256,1024,4096 --pitfalls\n"
       "  runmax lab --device cpu --json > lab.json");
   lab_app->add_option("--device", lab.device, device_help)->capture_default_str();
-  lab_app->add_option("--n", lab.lengths, "Sequence lengths")->delimiter(',')->capture_default_str();
+  std::string lengths = "256,1024,4096";
+  lab_app->add_option("--n", lengths, "Sequence lengths")->check(lengths_complaint)->capture_default_str();
   lab_app->add_option("--seed", lab.seed, "Seed of the inputs")->check(seed_complaint)->capture_default_str();
   lab_app->add_option("--threads", lab.threads, "CPU: at most this many threads (0 is all)");
   lab_app->add_option("--time-limit", lab.time_limit, "CPU: skip a path of which one run takes more seconds")
@@ -162,7 +182,10 @@ int main(int argc, char** argv) {
   lab_app->add_flag("--pitfalls", lab.pitfalls, "Also make the lesson's mistakes, and measure each");
   lab_app->add_flag("--json", lab.json, "One JSON object on stdout, schema runmax.lab");
   lab_app->add_flag("--no-color", lab.no_color, "Plain text even on a terminal (as NO_COLOR does)");
-  lab_app->callback([&] { code = lab_command(lab); });
+  lab_app->callback([&] {
+    lab.lengths = lengths_of(lengths);
+    code = lab_command(lab);
+  });
 
   try {
     app.parse(argc, argv);

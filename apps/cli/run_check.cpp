@@ -30,14 +30,15 @@ std::string RunVerdict::text() const {
                       " query rows of each head compared with the double-precision reference\n";
   for (const check::GateReport& g : kernel.gates)
     lines += "  " + gate::describe(g.verdict, g.name, g.rule, kernel.repeat);
+  for (const std::string& gate : kernel.not_applied) lines += "  not applied: " + gate + "\n";
+  if (!kernel.hint.empty()) lines += "  hint: " + kernel.hint + "\n";
   return lines;
 }
 
 RunVerdict judge_run(const Plan& plan, const DeviceFacts& facts, Layout layout, const NamedArray& q,
                      const NamedArray& k, const NamedArray& v, const std::vector<float>& o,
                      const std::vector<float>& lse, const std::string& repeat) {
-  Problem problem = plan.problem;
-  problem.input = InputKind::wide;
+  const Problem& problem = plan.problem;
   RunVerdict verdict;
   verdict.kernel.kernel = plan.kernel;
   verdict.kernel.computed_as = plan.computed_as;
@@ -58,7 +59,7 @@ RunVerdict judge_run(const Plan& plan, const DeviceFacts& facts, Layout layout, 
   check::judge_answers(problem, {packed_bhsd(q, layout), packed_bhsd(k, layout), packed_bhsd(v, layout)},
                        rows,
                        check::worker_count(facts, plan.device.kind == DeviceKind::cpu ? plan.threads : 0),
-                       answers, reports, {});
+                       answers, reports, {}, check::Data::users);
   verdict.kernel = reports[0];
   return verdict;
 }

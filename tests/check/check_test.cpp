@@ -80,6 +80,20 @@ TEST(Check, AGateThatIsNotAppliedIsSaid) {
             std::string::npos);
 }
 
+TEST(Check, ARejectionOutsideOfTheRangeSaysSo) {
+  Result<CheckReport> scores = check_problem(problem("q4:d64:scale=1e38"), cpu(), {});
+  ASSERT_TRUE(scores.ok()) << scores.status().message();
+  EXPECT_FALSE(scores.value().accepted());
+  EXPECT_NE(describe(scores.value()).find("from 2^127 on a score does not fit FP32"), std::string::npos)
+      << describe(scores.value());
+
+  Trial values("q4:d8");
+  for (float& value : values.drawn.v) value = 3e38f;
+  for (float& value : values.answers[0].o.storage) value = std::numeric_limits<float>::infinity();
+  EXPECT_NE(describe(values.judge()).find("kv_len * max |v| reaches 2^129"), std::string::npos)
+      << describe(values.judge());
+}
+
 TEST(Check, RejectsOneNaN) {
   Trial trial("q33:d8");
   trial.answers[0].o.at(0, 0, 32, 7) = std::numeric_limits<float>::quiet_NaN();

@@ -104,7 +104,7 @@ def claim_errors():
         assert done.stdout == "", arguments
         assert len(done.stderr.strip().splitlines()) == 1, (arguments, done.stderr)
         assert arguments[0] in done.stderr, done.stderr
-    for arguments in (["--n", "many"], ["--n", "99999999999999999999"], ["--seed", "x"], ["--wrong"], ["stray"]):
+    for arguments in (["--n", "many"], ["--n", "4,,5"], ["--n", ""], ["--n", "99999999999999999999"], ["--seed", "x"], ["--wrong"], ["stray"]):
         done = run(*arguments, ok=(2,))
         assert done.stdout == "", arguments
         assert len(done.stderr.strip().splitlines()) == 1, (arguments, done.stderr)
