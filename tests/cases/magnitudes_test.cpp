@@ -72,5 +72,14 @@ TEST_P(Case, ValuesUpToTheRangeOverTheLengthStayFinite) {
     EXPECT_NEAR(answer->o.at(0, 0, 2, c) / largest, 1, 1e-5) << "channel " << c;
 }
 
+// Rows of V 2^30 apart, and one of zeros, which has no exponent of its own.
+TEST_P(Case, ARowOfZerosBesideHugeValuesWeighsNothing) {
+  const Problem p = problem("q3:k3:d64");
+  const auto answer = run(p, equal_scores(p, rows({0, 0x1p110f, 0x1p80f}, 64)));
+  if (!answer) return;
+  expect_row(*answer, 0, 0, 0, (0x1p110 + 0x1p80) / 3, 0x1p110);
+  expect_row(*answer, 0, 0, 2, (0x1p110 + 0x1p80) / 3, 0x1p110);
+}
+
 }  // namespace
 }  // namespace runmax::kit

@@ -28,8 +28,10 @@ __device__ inline int exponent_above(float x) {
   return x == 0.0f ? exponent_of_zero : static_cast<int>(__float_as_uint(x) >> 23 & 0xff) - 126;
 }
 
-// 2^n as two factors, since n may lie outside FP32's own exponents: |n| <= 252.
+// 2^n as two factors, since n may lie outside FP32's own exponents.
 struct Power2 {
+  static constexpr int largest_exponent = 252;  // |n| at most
+
   float a, b;
   __device__ explicit Power2(int n) {
     a = __uint_as_float(static_cast<unsigned>(n / 2 + 127) << 23);
@@ -229,7 +231,8 @@ __device__ void split_values(const ForwardArguments& args, const float* v, std::
   if (threadIdx.x < block_kv) {
     const int exponent = narrow ? largest : own;
     header.value_exponent[threadIdx.x] = static_cast<std::int16_t>(exponent);
-    header.value_factor[threadIdx.x] = Power2(exponent - largest).times(1.0f);
+    // A row of zeros, far below the largest row, may have any factor that is finite.
+    header.value_factor[threadIdx.x] = Power2(max(exponent - largest, -Power2::largest_exponent)).times(1.0f);
   }
   if (threadIdx.x == 0) {
     header.tile_exponent = static_cast<float>(largest);
