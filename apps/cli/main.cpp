@@ -102,7 +102,7 @@ int main(int argc, char** argv) {
       "  runmax plan q131072:d64 --json\n\n"
       "Fields of a problem: bN hqN hkN qN kN dN dvN; f32 f16 bf16 f64 e4m3 i8; ieee tf32; causal\n"
       "causal=top_left window=L,R scale=S softcap=C mask bias alibi sink dropout=P varlen=Q/K,... paged=N\n"
-      "batch_invariant; in=KIND seed=N. docs/problem.md says what each is.");
+      "seqused batch_invariant; in=KIND seed=N. docs/problem.md says what each is.");
   plan_app
       ->add_option("problem", plan.problem,
                    "Problem text, for example q4096:d64 or b2:hq32:hk8:q1024:d128:causal")

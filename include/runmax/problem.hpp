@@ -57,9 +57,17 @@ RUNMAX_API std::string_view input_kind_name(InputKind kind);
 // V (batch, kv_heads, kv_len, value_dim), O (batch, query_heads, query_len, value_dim),
 // LSE (batch, query_heads, query_len).
 //
-// Score of query i and key j: softmax_scale * q.k, then softcap * tanh(score / softcap), then + bias, +
-// ALiBi, then the masks, then softmax. KV head of query head h is h / (query_heads / kv_heads), rounded down.
-// A row that sees no key gives O = 0 and LSE = -inf.
+// Score of query i and key j: softmax_scale * q.k, then softcap * tanh(score / softcap), then + bias, then
+// ALiBi's - slope * |i + diagonal_offset - j|, then the masks, then softmax. A bias of -inf masks its key, as
+// a mask of false does: the key is not visible, whatever K and V hold there. KV head of query head h is
+// h / (query_heads / kv_heads), rounded down. A sink is one more score of every row, without a value. LSE is
+// the natural log of the sum of exp(score) over the visible keys and the sink. A row that sees no key gives
+// O = 0 and LSE = -inf, or the sink.
+//
+// varlen: Q and O are packed as (1, query_heads, sum of the query lengths, dim), K and V likewise, sequence
+// after sequence; causality and window are those of each sequence alone. paged: K and V are pools of pages,
+// (pages, kv_heads, page_size, dim). seqused: batch element b has kv_lengths[b] <= kv_len keys, and the
+// diagonal is that of its own length.
 struct Problem {
   std::int64_t batch = 1;
   std::int64_t query_heads = 1;
@@ -81,6 +89,7 @@ struct Problem {
   bool bias = false;           // added to the score
   double dropout = 0.0;        // probability of dropping a weight
   std::int64_t page_size = 0;  // tokens per KV page; 0 is not paged
+  bool seqused = false;  // the KV length of each batch element is given with the tensors; kv_len bounds it
   std::vector<SequenceLengths>
       varlen;  // packed batch: one entry per sequence; query_len and kv_len are the maxima
   bool batch_invariant = false;
@@ -112,7 +121,7 @@ RUNMAX_API KeyRange visible_keys(Causal causal, Window window, std::int64_t quer
 //   bN hN hqN hkN qN kN dN dvN               batch; heads: all, query, KV; lengths; head and value dimension
 //   f32 f16 bf16 f64 e4m3 i8 ieee tf32       element type; arithmetic (fp32_grade unless named)
 //   causal causal=top_left window=L,R        which keys a query sees (causal is bottom-right unless named)
-//   scale=S softcap=C dropout=P paged=N alibi sink mask bias batch_invariant varlen=Q/K,Q/K,...
+//   scale=S softcap=C dropout=P paged=N seqused alibi sink mask bias batch_invariant varlen=Q/K,Q/K,...
 //   in=KIND seed=N                           how the tools draw the inputs
 //
 // k defaults to q, hk to hq, dv to d, d to 64; a single number N in varlen is N/N.

@@ -90,13 +90,29 @@ RUNMAX_API Result<Plan> plan(const Problem& problem, const DeviceFacts& facts,
 // The plan as text: one fact a line, "name: value".
 RUNMAX_API std::string describe(const Plan& plan);
 
-// Views of the caller's memory. lse may have data == nullptr if it is not wanted.
+// Which weights are dropped is a pure function of seed, offset, batch element, query head, query and key.
+struct DropoutState {
+  std::uint64_t seed = 0;
+  std::uint64_t offset = 0;  // calls with other offsets drop other weights
+};
+
+// Views of the caller's memory. lse may have data == nullptr if it is not wanted. Shapes are those of
+// Problem; a size of 1 where "or 1" stands is broadcast.
 struct Tensors {
   TensorView q{};
   TensorView k{};
   TensorView v{};
   TensorView o{};
-  TensorView lse{};  // f32, (batch, query_heads, query_len, 1)
+  TensorView lse{};  // f32 (f64 for an f64 problem), (batch, query_heads, query_len, 1)
+
+  // Each is needed if the problem has the option, and must be empty if it has not.
+  TensorView mask{};  // boolean, true may attend: (batch or 1, query_heads or 1, query_len or 1, kv_len or 1)
+  TensorView bias{};  // f32 or the problem's dtype, likewise
+  TensorView alibi_slopes{};  // f32, (batch or 1, query_heads, 1, 1)
+  TensorView sink{};          // f32, (1, query_heads, 1, 1): a score in natural units
+  TensorView page_table{};    // i32, (batch, 1, 1, pages of the longest sequence): pages of K and V
+  TensorView kv_lengths{};    // i32, (batch, 1, 1, 1)
+  DropoutState dropout{};
 };
 
 struct Workspace {

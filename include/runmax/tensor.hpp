@@ -10,9 +10,20 @@
 
 namespace runmax {
 
-enum class DType : std::int32_t { f32 = 0, f16 = 1, bf16 = 2, f64 = 3, e4m3 = 4, i8 = 5 };
+// i32 and boolean are the types of page tables, lengths and masks: never those of a problem. A boolean is one
+// byte, 0 or 1.
+enum class DType : std::int32_t {
+  f32 = 0,
+  f16 = 1,
+  bf16 = 2,
+  f64 = 3,
+  e4m3 = 4,
+  i8 = 5,
+  i32 = 6,
+  boolean = 7
+};
 
-// "f32", "f16", ...; the names of the text form.
+// "f32", "f16", ..., "i32", "bool"; the first six are the names of the text form.
 RUNMAX_API std::string_view dtype_name(DType dtype);
 
 // Size of one element in bytes.

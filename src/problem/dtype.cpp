@@ -17,6 +17,10 @@ std::string_view dtype_name(DType dtype) {
       return "e4m3";
     case DType::i8:
       return "i8";
+    case DType::i32:
+      return "i32";
+    case DType::boolean:
+      return "bool";
   }
   return "invalid";
 }
@@ -34,6 +38,10 @@ std::int64_t dtype_bytes(DType dtype) {
     case DType::e4m3:
       return 1;
     case DType::i8:
+      return 1;
+    case DType::i32:
+      return 4;
+    case DType::boolean:
       return 1;
   }
   return 0;

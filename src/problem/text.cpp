@@ -199,6 +199,8 @@ struct Parser {
       problem.mask = true;
     } else if (field == "bias") {
       problem.bias = true;
+    } else if (field == "seqused") {
+      problem.seqused = true;
     } else if (field == "batch_invariant") {
       problem.batch_invariant = true;
     } else if (field == "ieee") {
@@ -321,6 +323,7 @@ std::string to_text(const Problem& p) {
   if (p.bias) add("bias");
   if (p.dropout != 0) add("dropout=" + number_text(p.dropout));
   if (p.page_size != 0) add("paged=" + std::to_string(p.page_size));
+  if (p.seqused) add("seqused");
   if (p.batch_invariant) add("batch_invariant");
   if (p.input != InputKind::normal) add("in=" + std::string(input_kind_name(p.input)));
   if (p.seed != 0) add("seed=" + std::to_string(p.seed));

@@ -17,6 +17,9 @@ bool serves_dtype(const Features& serves, DType dtype) {
       return serves.e4m3;
     case DType::i8:
       return serves.i8;
+    case DType::i32:
+    case DType::boolean:
+      return false;
   }
   return false;
 }
@@ -39,6 +42,7 @@ std::optional<std::string> first_unserved(const Problem& p, const Features& serv
   if (p.dropout != 0 && !serves.dropout) return refuse("dropout");
   if (!p.varlen.empty() && !serves.varlen) return refuse("varlen");
   if (p.page_size != 0 && !serves.paged) return refuse("paged");
+  if (p.seqused && !serves.seqused) return refuse("seqused");
   if (p.batch_invariant && !serves.batch_invariant) return refuse("batch_invariant");
   return std::nullopt;
 }

@@ -14,7 +14,7 @@ struct Features {
   bool ieee = false, tf32 = false;
   bool causal_bottom_right = false, causal_top_left = false, window = false;
   bool softcap = false, alibi = false, sink = false, mask = false, bias = false, dropout = false;
-  bool varlen = false, paged = false, batch_invariant = false;
+  bool varlen = false, paged = false, seqused = false, batch_invariant = false;
 };
 
 // "softcap: not served (softcap=30)" for the first option of the problem that is not in the set.

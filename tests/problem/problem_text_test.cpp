@@ -28,8 +28,8 @@ TEST(ProblemText, EveryFieldSurvivesPrintingAndParsing) {
   for (const char* text :
        {"q4096:d64", "b2:hq32:hk8:q1024:d128:causal", "q1:k4:d1", "b3:h4:q5:k7:d3:dv9:bf16:causal=top_left",
         "q8:d64:window=128,0", "q8:d64:window=-1,4", "q8:d64:softcap=30:alibi:sink:mask:bias", "q8:d64:e4m3",
-        "q8:d64:i8", "q8:d64:f64", "q8:d64:f16", "q8:d64:ieee", "q8:d64:tf32", "varlen=3/5,0,2/0:d64",
-        "q8:d64:paged=16:seed=7",
+        "q8:d64:i8", "q8:d64:seqused", "q8:d64:f64", "q8:d64:f16", "q8:d64:ieee", "q8:d64:tf32",
+        "varlen=3/5,0,2/0:d64", "q8:d64:paged=16:seed=7",
         "q8:d64:scale=0.125:dropout=0.1:batch_invariant:in=loud:seed=18446744073709551615", "q0:d0",
         "b0:q1:d64"}) {
     Result<Problem> parsed = parse_problem(text);
