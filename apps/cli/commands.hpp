@@ -69,7 +69,14 @@ struct LabArguments {
   bool pitfalls = false;
   bool json = false;
   bool no_color = false;
+  std::string html;  // also write the report there; empty: not asked for
 };
 ExitCode lab_command(const LabArguments& arguments);
+
+struct PageArguments {
+  std::string output;
+  std::vector<std::string> records;  // files; empty: those that ship
+};
+ExitCode page_command(const PageArguments& arguments);
 
 }  // namespace runmax::cli

@@ -88,7 +88,9 @@ int main(int argc, char** argv) {
       "  runmax plan b2:hq32:hk8:q1024:k1024:d128:causal    what would run, and with which workspace\n"
       "  runmax check q1024:d64:in=loud                     run it and compare with the reference\n"
       "  runmax run --q q.npy --k k.npy --v v.npy --out o.npy\n"
-      "  runmax list                                        every kernel of this build\n"};
+      "  runmax list                                        every kernel of this build\n"
+      "  runmax page -o runmax.html                         step through it in a browser, and see what was "
+      "measured\n"};
   app.set_version_flag("--version", std::string("runmax ") + runmax::version());
   app.require_subcommand(1);
   app.failure_message(
@@ -171,7 +173,8 @@ int main(int argc, char** argv) {
       app, "lab", "Measure naive attention against online attention on this machine, and say what it means",
       "  runmax lab\n"
       "  runmax lab --n 256,1024,4096 --pitfalls\n"
-      "  runmax lab --device cpu --json > lab.json");
+      "  runmax lab --device cpu --json > lab.json\n"
+      "  runmax lab --html lab.html");
   lab_app->add_option("--device", lab.device, device_help)->capture_default_str();
   std::string lengths = "256,1024,4096";
   lab_app->add_option("--n", lengths, "Sequence lengths")->check(lengths_complaint)->capture_default_str();
@@ -181,11 +184,24 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   lab_app->add_flag("--pitfalls", lab.pitfalls, "Also make the lesson's mistakes, and measure each");
   lab_app->add_flag("--json", lab.json, "One JSON object on stdout, schema runmax.lab");
+  lab_app->add_option("--html", lab.html, "Also write the report as one self-contained HTML file");
   lab_app->add_flag("--no-color", lab.no_color, "Plain text even on a terminal (as NO_COLOR does)");
   lab_app->callback([&] {
     lab.lengths = lengths_of(lengths);
     code = lab_command(lab);
   });
+
+  PageArguments page;
+  CLI::App* page_app = add_command(
+      app, "page", "Write the page: step through online softmax, what it costs, and what was measured",
+      "  runmax page -o runmax.html\n"
+      "  runmax page -o runmax.html --record lab.json other.json\n\n"
+      "One HTML file that needs no network and no other file. It appears whole or not at all. Records are "
+      "what\n"
+      "`runmax lab --json` prints; without --record the page shows those that ship with the program.");
+  page_app->add_option("-o,--output", page.output, "The file to write")->required();
+  page_app->add_option("--record", page.records, "Records to show, one or more files");
+  page_app->callback([&] { code = page_command(page); });
 
   try {
     app.parse(argc, argv);

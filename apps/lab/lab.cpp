@@ -11,12 +11,14 @@
 #include "cli/commands.hpp"
 #include "cli/device_choice.hpp"
 #include "cli/output.hpp"
+#include "files/output_files.hpp"
 #include "lab/bench.hpp"
 #include "lab/build_info.hpp"
 #include "lab/gpu/resources.hpp"
 #include "lab/pitfalls.hpp"
 #include "lab/report.hpp"
 #include "lab/study.hpp"
+#include "page/page.hpp"
 
 namespace runmax::lab {
 namespace {
@@ -81,6 +83,14 @@ bool wants_color(const LabArguments& arguments) {
   return !arguments.no_color && (!no_color || *no_color == '\0') && isatty(STDOUT_FILENO) != 0;
 }
 
+// The report as a page of its own, from the same record that --json prints.
+Status write_html(const Report& report, const std::string& path) {
+  Result<page::Record> record = page::read_record(report_json(report));
+  if (!record.ok()) return {StatusCode::internal_error, "the lab's record: " + record.status().message()};
+  const std::string title = "runmax lab: " + report.device.name;
+  return page::write_page(path, page::page_html(page::View::report, title, {std::move(record.value())}));
+}
+
 void show(const std::string& section) {
   cli::print_result(section);
   (void)std::fflush(stdout);
@@ -100,6 +110,8 @@ ExitCode run_lab(const LabArguments& arguments) {
   if (!(arguments.time_limit > 0))
     return complain(ExitCode::bad_input,
                     fmt::format("--time-limit: must be above 0 seconds, got {}", arguments.time_limit));
+  if (!arguments.html.empty())
+    if (Status status = files::check_destination(arguments.html); !status.ok()) return complain(status);
   Result<cli::DeviceChoice> choice = cli::choose_device(arguments.device);
   if (!choice.ok()) return complain(choice.status());
 
@@ -165,6 +177,10 @@ ExitCode run_lab(const LabArguments& arguments) {
     report.pitfalls = std::move(pitfalls.value());
   }
   show(arguments.json ? report_json(report) : conclusions_text(report, style));
+  if (!arguments.html.empty()) {
+    if (Status status = write_html(report, arguments.html); !status.ok()) return complain(status);
+    cli::print_aside("runmax: wrote " + arguments.html + "\n");
+  }
   return passed(report) ? ExitCode::done : ExitCode::rejected;
 }
 

@@ -4,6 +4,10 @@
 library_packages=(libhwy-dev libtbb-dev libfmt-dev libcli11-dev nlohmann-json3-dev)
 test_packages=(libgtest-dev librapidcheck-dev python3-numpy)
 analysis_packages=(clang libclang-rt-dev clang-tidy-14 clang-format-14)
+# Tests of the page: a browser and who drives it; a compiler for page/runmax.wasm. Where the archive has them not,
+# those tests are skipped and say so.
+browser_packages=(chromium chromium-driver python3-selenium)
+wasm_packages=(clang-14 lld-14)
 
 # missing_packages PACKAGE...: those that dpkg does not have installed.
 missing_packages() {
@@ -75,6 +79,34 @@ ensure_packages() {
   rm -f "$log"
 }
 
+# known_packages PACKAGE...: those that apt-get could install here.
+known_packages() {
+  local package
+  for package in "$@"; do
+    if LC_ALL=C apt-cache policy "$package" 2>/dev/null | grep -q '^  Candidate: [^(]'; then printf '%s\n' "$package"; fi
+  done
+}
+
+# ensure_optional_packages no_install WHAT PACKAGE...: installs all of them or, where one cannot be had, none, and
+# says so: the tests that need them are then skipped with the reason.
+ensure_optional_packages() {
+  local no_install=$1 what=$2 missing=() known=()
+  shift 2
+  command -v dpkg-query >/dev/null 2>&1 || return 0
+  mapfile -t missing < <(missing_packages "$@")
+  ((${#missing[@]})) || return 0
+  if ((no_install)); then
+    say "$what are not installed, so their tests are skipped: ${missing[*]}"
+    return 0
+  fi
+  mapfile -t known < <(known_packages "${missing[@]}")
+  if ((${#known[@]} < ${#missing[@]})); then
+    say "$what cannot be installed here, so their tests are skipped: ${missing[*]}"
+    return 0
+  fi
+  ensure_packages 0 "${missing[@]}"
+}
+
 # ensure_packages_for no_install PURPOSE...: what the purposes need, in one go. Purposes: build (the library and
 # the program), test, analysis (fuzzing and clang-tidy).
 ensure_packages_for() {
@@ -96,6 +128,10 @@ ensure_packages_for() {
     esac
   done
   ensure_packages "$no_install" "${packages[@]}"
+  if [[ " $* " == *" test "* ]]; then
+    ensure_optional_packages "$no_install" "the browser and its driver" "${browser_packages[@]}"
+    ensure_optional_packages "$no_install" "the WebAssembly compiler and linker" "${wasm_packages[@]}"
+  fi
 }
 
 # version_at_least HAVE WANT

@@ -58,6 +58,8 @@ RULES = {
     "apps/check/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/"], ["fmt", "system"]),
     "apps/lab/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/", "lesson/", "src/kernels/lesson/", LEAF_HOST],
                   ["fmt", "json", "highway", "tbb", "intrinsics", "system"]),  # it measures the machine itself
+    "apps/page/": ([PUBLIC, "apps/"], ["fmt", "json"]),
+    "page/": ([PUBLIC, "lesson/costs.hpp"], []),
     "apps/lab/gpu/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/", "lesson/", "src/kernels/"], ["cuda", "fmt"]),
     "tests/install/consumer/": ([PUBLIC], []),
     "tests/": ([""], list(THIRD_PARTY) + ["system"]),
@@ -67,7 +69,7 @@ RULES = {
 DEVICE_LAYERS = [["ptx"], ["mma", "tile"], ["pipeline", "softmax", "schedule"]]
 
 # These build from a clone with nvcc alone, so they name their own files relative to themselves.
-RELATIVE_ONLY = ("lesson/", "src/kernels/lesson/", "src/reference/", "src/gate/", "src/inputs/")
+RELATIVE_ONLY = ("lesson/", "src/kernels/lesson/", "src/reference/", "src/gate/", "src/inputs/", "page/")
 # .cpp files of those folders are compiled by CMake, with include paths; their headers and CUDA files are not.
 RELATIVE_SUFFIXES = {".hpp", ".cuh", ".cu"}
 SELF_CONTAINED = "include/runmax/online_softmax.hpp"
@@ -162,7 +164,8 @@ def problem_with(root, path, bracket, name):
 
 
 def sources(root):
-    for top in ("include", "src", "lesson", "apps", "tests", "examples", "bench", "emulator", "python"):
+    for top in ("include", "src", "lesson", "apps", "page", "tests", "examples", "bench", "emulator",
+                "python"):
         for file in sorted((root / top).rglob("*")):
             if file.suffix in SOURCES and file.is_file():
                 yield file.relative_to(root).as_posix()
