@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "kernels/forward/cpu/exp2-inl.hpp"
 #include "kernels/forward/cpu/products-inl.hpp"
@@ -49,25 +50,67 @@ HWY_INLINE TileKeys panels_of(const TileKeys* keys, std::int64_t rows) {
   return {all.begin / panel, (all.end + panel - 1) / panel};
 }
 
-template <int rows>
-HWY_NOINLINE void score_row_block(const ScoreTile& t, std::int64_t first, TileKeys panels, std::int64_t c0,
-                                  std::int64_t depth, bool last) {
+// Channels [c0, c0 + depth) of a tile's scores.
+struct ScoreStep {
+  std::int64_t c0;
+  std::int64_t depth;
+  bool last;
+};
+
+// `tiles` register tiles of `rows` rows, one below the other, against the same panels. What stands between
+// two register tiles is not hidden behind their multiply-adds: here it is a few additions.
+template <int rows, Into into>
+HWY_NOINLINE void score_strip(const ScoreTile& t, std::int64_t first, std::int64_t tiles, TileKeys panels,
+                              const ScoreStep& step) {
   const std::int64_t panel_stride = t.head_dim * forward_tile.panel;
-  const float* q = t.q + first * t.head_dim + c0 * forward_tile.rows;
-  float* lane_max = last && t.lane_max ? t.lane_max + first * forward_tile.panel : nullptr;
-  const Into into = c0 == 0 ? Into::fresh : Into::accumulate;
+  const float* q = t.q + first * t.head_dim + step.c0 * forward_tile.rows;
+  float* lane_max = step.last && t.lane_max ? t.lane_max + first * forward_tile.panel : nullptr;
+  float* scores = t.scores + first * t.scores_stride;
+  const auto strip = [&](auto vectors, std::int64_t key) HWY_ATTR {
+    const float* k = t.k + key / forward_tile.panel * panel_stride + step.c0 * forward_tile.panel +
+                     key % forward_tile.panel;
+    const float* query = q;
+    float* to = scores + key;
+    float* largest = lane_max;
+    for (std::int64_t tile = 0; tile < tiles; ++tile) {
+      score_register_tile<rows, decltype(vectors)::value, into>(query, k, panel_stride, step.depth, to,
+                                                                t.scores_stride, largest);
+      query += forward_tile.rows * t.head_dim;
+      to += forward_tile.rows * t.scores_stride;
+      if (largest) largest += forward_tile.rows * forward_tile.panel;
+    }
+  };
   std::int64_t key = panels.begin * forward_tile.panel;
   const std::int64_t end = panels.end * forward_tile.panel;
-  const auto source = [&](std::int64_t j) HWY_ATTR {
-    return t.k + j / forward_tile.panel * panel_stride + c0 * forward_tile.panel + j % forward_tile.panel;
-  };
-  float* scores = t.scores + first * t.scores_stride;
-  for (; key + tile_width <= end; key += tile_width)
-    score_register_tile<rows, tile_vectors>(q, source(key), panel_stride, depth, into, scores + key,
-                                            t.scores_stride, lane_max);
-  for (; key < end; key += lanes)
-    score_register_tile<rows, 1>(q, source(key), panel_stride, depth, into, scores + key, t.scores_stride,
-                                 lane_max);
+  for (; key + tile_width <= end; key += tile_width) strip(std::integral_constant<int, tile_vectors>(), key);
+  for (; key < end; key += lanes) strip(std::integral_constant<int, 1>(), key);
+}
+
+template <Into into>
+HWY_INLINE void score_rows(const ScoreTile& t, std::int64_t first, std::int64_t rows, TileKeys panels,
+                           const ScoreStep& step) {
+  if (rows >= forward_tile.rows)
+    score_strip<tile_rows, into>(t, first, rows / forward_tile.rows, panels, step);
+  first += rows / forward_tile.rows * forward_tile.rows;
+  switch (rows % forward_tile.rows) {
+    case 1:
+      score_strip<1, into>(t, first, 1, panels, step);
+      break;
+    case 2:
+      score_strip<2, into>(t, first, 1, panels, step);
+      break;
+    case 3:
+      score_strip<3, into>(t, first, 1, panels, step);
+      break;
+    case 4:
+      score_strip<4, into>(t, first, 1, panels, step);
+      break;
+    case 5:
+      score_strip<5, into>(t, first, 1, panels, step);
+      break;
+    default:
+      break;
+  }
 }
 
 inline void scores(const ScoreTile& t) {
@@ -87,35 +130,21 @@ inline void scores(const ScoreTile& t) {
   all = hull(panels, (t.rows + forward_tile.rows - 1) / forward_tile.rows);
   // A group of panels stays in the first-level cache while every row passes over it.
   for (std::int32_t g = all.begin / group * group; g < all.end; g += group)
-    for (std::int64_t step = 0; step < steps; ++step) {
-      const std::int64_t c0 = step * depth;
-      const std::int64_t count = std::min(depth, t.head_dim - c0);
-      const bool last = step + 1 == steps;
-      for (std::int64_t first = 0; first < t.rows; first += forward_tile.rows) {
-        const std::int64_t rows = std::min(forward_tile.rows, t.rows - first);
+    for (std::int64_t c0 = 0; c0 == 0 || c0 < t.head_dim; c0 += depth) {
+      const ScoreStep step{c0, std::min(depth, t.head_dim - c0), c0 + depth >= t.head_dim};
+      for (std::int64_t first = 0, end; first < t.rows; first = end) {
         const TileKeys part = cut(panels[first / forward_tile.rows], g, g + group);
+        end = first + forward_tile.rows;
+        while (end < t.rows && cut(panels[end / forward_tile.rows], g, g + group) == part)
+          end += forward_tile.rows;
+        end = std::min(end, t.rows);
         if (part.begin >= part.end) continue;
-        switch (rows) {
-          case 1:
-            score_row_block<1>(t, first, part, c0, count, last);
-            break;
-          case 2:
-            score_row_block<2>(t, first, part, c0, count, last);
-            break;
-          case 3:
-            score_row_block<3>(t, first, part, c0, count, last);
-            break;
-          case 4:
-            score_row_block<4>(t, first, part, c0, count, last);
-            break;
-          case 5:
-            score_row_block<5>(t, first, part, c0, count, last);
-            break;
-          default:
-            score_row_block<tile_rows>(t, first, part, c0, count, last);
-            break;
-        }
+        if (c0 == 0)
+          score_rows<Into::fresh>(t, first, end - first, part, step);
+        else
+          score_rows<Into::accumulate>(t, first, end - first, part, step);
       }
+      if (depth == 0) break;
     }
 }
 
@@ -138,7 +167,9 @@ HWY_INLINE float largest_score(const float* scores, TileKeys keys) {
   return hn::GetLane(hn::MaxOfLanes(d, largest));
 }
 
-inline void weights(const WeightTile& t) {
+// Maxima and rescale factors of a tile's rows, all before the first weight: one row's are a chain of
+// shuffles and an exponential that nothing else could hide.
+HWY_INLINE void raise_maxima(const WeightTile& t) {
   const Floats d;
   const Vector scale = hn::Set(d, t.exponent_scale);
   const Vector lowest = hn::Set(d, lowest_exponent(t.exponent_scale));
@@ -147,56 +178,80 @@ inline void weights(const WeightTile& t) {
     const TileKeys panels = panels_of(t.keys + first, rows);
     for (std::int64_t r = first; r < first + rows; ++r) {
       const TileKeys keys = t.keys[r];
-      t.states.rescale[r] = 1.0f;
+      const float old_max = t.states.max[r];
+      // The difference to the new maximum, for now.
+      t.states.rescale[r] = 0.0f;
       if (keys.begin >= keys.end) continue;
-      float* row = t.scores + r * t.scores_stride;
       // The lanes' maxima count every written panel: right only for a row that sees all of them.
       const bool sees_all_panels = t.lane_max && keys.begin == panels.begin * forward_tile.panel &&
                                    keys.end == panels.end * forward_tile.panel;
       const float tile_max =
           sees_all_panels ? hn::GetLane(hn::MaxOfLanes(d, hn::LoadU(d, t.lane_max + r * forward_tile.panel)))
-                          : largest_score(row, keys);
-      const float old_max = t.states.max[r];
-      const float new_max = std::max(old_max, tile_max);
-      const Vector max = hn::Set(d, new_max);
-      const float rescale =
-          new_max == old_max ? 1.0f
-                             : hn::GetLane(exp2_scaled(d, hn::Sub(hn::Set(d, old_max), max), scale, lowest));
+                          : largest_score(t.scores + r * t.scores_stride, keys);
+      if (tile_max <= old_max) continue;
+      t.states.max[r] = tile_max;
+      t.states.rescale[r] = old_max - tile_max;
+    }
+  }
+  for (std::int64_t r = 0; r < t.rows; r += lanes) {
+    const auto count = static_cast<std::size_t>(std::min(lanes, t.rows - r));
+    HWY_ALIGN float factors[forward_tile.panel] = {};
+    std::copy_n(t.states.rescale + r, count, factors);
+    hn::Store(exp2_scaled(d, hn::Load(d, factors), scale, lowest), d, factors);
+    std::copy_n(factors, count, t.states.rescale + r);
+  }
+}
 
-      // Four sums: fewer additions in a row, and no waiting for the one before.
-      Vector sum[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
-      const auto weight = [&](std::int64_t j) HWY_ATTR {
-        return exp2_scaled(d, hn::Sub(hn::LoadU(d, row + j), max), scale, lowest);
-      };
-      const auto masked = [&](std::int64_t j) HWY_ATTR {
-        const Vector p = hn::IfThenElseZero(lanes_between(j, keys), weight(j));
-        hn::StoreU(p, d, row + j);
-        return p;
-      };
-      std::int64_t j = keys.begin / lanes * lanes;
-      if (j < keys.begin) {
-        sum[3] = masked(j);
+inline void weights(const WeightTile& t) {
+  const Floats d;
+  const Vector scale = hn::Set(d, t.exponent_scale);
+  const Vector lowest = hn::Set(d, lowest_exponent(t.exponent_scale));
+  raise_maxima(t);
+  for (std::int64_t r = 0; r < t.rows; ++r) {
+    const TileKeys keys = t.keys[r];
+    if (keys.begin >= keys.end) continue;
+    float* row = t.scores + r * t.scores_stride;
+    const Vector max = hn::Set(d, t.states.max[r]);
+    // Four sums: fewer additions in a row, and no waiting for the one before.
+    Vector sum[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+    const auto weigh = [&](auto& p, std::int64_t j) HWY_ATTR {
+      RUNMAX_UNROLL
+      for (Vector& x : p) {
+        x = hn::Sub(hn::LoadU(d, row + j), max);
         j += lanes;
       }
-      for (; j + 4 * lanes <= keys.end; j += 4 * lanes) {
-        RUNMAX_UNROLL
-        for (int u = 0; u < 4; ++u) {
-          const Vector p = weight(j + u * lanes);
-          hn::StoreU(p, d, row + j + u * lanes);
-          sum[u] = hn::Add(sum[u], p);
-        }
-      }
-      for (; j + lanes <= keys.end; j += lanes) {
-        const Vector p = weight(j);
-        hn::StoreU(p, d, row + j);
-        sum[0] = hn::Add(sum[0], p);
-      }
-      if (j < keys.end) sum[1] = hn::Add(sum[1], masked(j));
-      const Vector total = hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3]));
-      t.states.max[r] = new_max;
-      t.states.sum[r] = t.states.sum[r] * rescale + hn::GetLane(hn::SumOfLanes(d, total));
-      t.states.rescale[r] = rescale;
+      exp2_scaled(d, p, scale, lowest);
+    };
+    const auto masked = [&](std::int64_t j) HWY_ATTR {
+      Vector p[1];
+      weigh(p, j);
+      p[0] = hn::IfThenElseZero(lanes_between(j, keys), p[0]);
+      hn::StoreU(p[0], d, row + j);
+      return p[0];
+    };
+    std::int64_t j = keys.begin / lanes * lanes;
+    if (j < keys.begin) {
+      sum[3] = masked(j);
+      j += lanes;
     }
+    for (; j + 4 * lanes <= keys.end; j += 4 * lanes) {
+      Vector p[4];
+      weigh(p, j);
+      RUNMAX_UNROLL
+      for (int u = 0; u < 4; ++u) {
+        hn::StoreU(p[u], d, row + j + u * lanes);
+        sum[u] = hn::Add(sum[u], p[u]);
+      }
+    }
+    for (; j + lanes <= keys.end; j += lanes) {
+      Vector p[1];
+      weigh(p, j);
+      hn::StoreU(p[0], d, row + j);
+      sum[0] = hn::Add(sum[0], p[0]);
+    }
+    if (j < keys.end) sum[1] = hn::Add(sum[1], masked(j));
+    const Vector total = hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3]));
+    t.states.sum[r] = t.states.sum[r] * t.states.rescale[r] + hn::GetLane(hn::SumOfLanes(d, total));
   }
 }
 
@@ -215,43 +270,50 @@ HWY_INLINE ValueGroup value_group(const ValueTile& t, std::int64_t channel) {
           channel, width};
 }
 
-// out (rows, out_stride) += weights * V over `keys`, for all channels of the group.
-template <int rows>
-HWY_NOINLINE void value_row_block(const ValueTile& t, const ValueGroup& group, std::int64_t first,
-                                  TileKeys keys, Into into, float* out, std::int64_t out_stride) {
-  const float* p = t.weights + first * t.weights_stride + keys.begin;
-  const float* v = group.v + keys.begin * group.stride;
+// out (rows, out_stride) += weights * V over `keys`, for all channels of the group: `tiles` register tiles of
+// `rows` rows, one below the other.
+template <int rows, Into into>
+HWY_NOINLINE void value_strip(const ValueTile& t, const ValueGroup& group, std::int64_t first,
+                              std::int64_t tiles, TileKeys keys, float* out, std::int64_t out_stride) {
   const std::int64_t ahead = t.v.from_memory ? prefetch_rows * group.stride : 0;
+  const auto strip = [&](auto vectors, std::int64_t channel) HWY_ATTR {
+    const float* v = group.v + keys.begin * group.stride + channel;
+    const float* p = t.weights + first * t.weights_stride + keys.begin;
+    for (std::int64_t tile = 0; tile < tiles; ++tile)
+      value_register_tile<rows, decltype(vectors)::value, into>(
+          p + tile * forward_tile.rows * t.weights_stride, t.weights_stride, v, group.stride,
+          keys.end - keys.begin, out + tile * forward_tile.rows * out_stride + channel, out_stride, ahead);
+  };
   std::int64_t c = 0;
   for (; c + tile_width <= group.width; c += tile_width)
-    value_register_tile<rows, tile_vectors>(p, t.weights_stride, v + c, group.stride, keys.end - keys.begin,
-                                            into, out + c, out_stride, ahead);
-  for (; c < group.width; c += lanes)
-    value_register_tile<rows, 1>(p, t.weights_stride, v + c, group.stride, keys.end - keys.begin, into,
-                                 out + c, out_stride, ahead);
+    strip(std::integral_constant<int, tile_vectors>(), c);
+  for (; c < group.width; c += lanes) strip(std::integral_constant<int, 1>(), c);
 }
 
+template <Into into>
 HWY_NOINLINE void value_rows(const ValueTile& t, const ValueGroup& group, std::int64_t first,
-                             std::int64_t rows, TileKeys keys, Into into, float* out,
-                             std::int64_t out_stride) {
-  switch (rows) {
+                             std::int64_t rows, TileKeys keys, float* out, std::int64_t out_stride) {
+  const std::int64_t whole = rows / forward_tile.rows;
+  if (whole > 0) value_strip<tile_rows, into>(t, group, first, whole, keys, out, out_stride);
+  first += whole * forward_tile.rows;
+  out += whole * forward_tile.rows * out_stride;
+  switch (rows % forward_tile.rows) {
     case 1:
-      value_row_block<1>(t, group, first, keys, into, out, out_stride);
+      value_strip<1, into>(t, group, first, 1, keys, out, out_stride);
       break;
     case 2:
-      value_row_block<2>(t, group, first, keys, into, out, out_stride);
+      value_strip<2, into>(t, group, first, 1, keys, out, out_stride);
       break;
     case 3:
-      value_row_block<3>(t, group, first, keys, into, out, out_stride);
+      value_strip<3, into>(t, group, first, 1, keys, out, out_stride);
       break;
     case 4:
-      value_row_block<4>(t, group, first, keys, into, out, out_stride);
+      value_strip<4, into>(t, group, first, 1, keys, out, out_stride);
       break;
     case 5:
-      value_row_block<5>(t, group, first, keys, into, out, out_stride);
+      value_strip<5, into>(t, group, first, 1, keys, out, out_stride);
       break;
     default:
-      value_row_block<tile_rows>(t, group, first, keys, into, out, out_stride);
       break;
   }
 }
@@ -270,12 +332,12 @@ HWY_INLINE void ragged_values(const ValueTile& t, const ValueGroup& group, std::
   const auto row = [&](std::int64_t r, std::int64_t from, std::int64_t to) HWY_ATTR {
     const TileKeys keys = cut(cut(t.keys[first + r], begin, end), from, to);
     if (keys.begin < keys.end)
-      value_row_block<1>(t, group, first + r, keys, Into::accumulate, sums + r * forward_tile.value_group, 0);
+      value_strip<1, Into::accumulate>(t, group, first + r, 1, keys, sums + r * forward_tile.value_group, 0);
   };
   const bool some = common.begin < common.end;
   for (std::int64_t r = 0; r < rows; ++r) row(r, begin, some ? common.begin : end);
   if (some) {
-    value_rows(t, group, first, rows, common, Into::accumulate, sums, forward_tile.value_group);
+    value_rows<Into::accumulate>(t, group, first, rows, common, sums, forward_tile.value_group);
     for (std::int64_t r = 0; r < rows; ++r) row(r, common.end, end);
   }
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -303,6 +365,7 @@ HWY_INLINE void rescale_rows(const ValueTile& t) {
 struct SharedKeys {
   TileKeys keys;
   bool agree = true;
+  friend bool operator==(const SharedKeys&, const SharedKeys&) = default;
 };
 
 HWY_INLINE SharedKeys shared_keys(const TileKeys* keys, std::int64_t rows) {
@@ -317,29 +380,36 @@ inline void values(const ValueTile& t) {
   for (std::int64_t first = 0; first < t.rows; first += forward_tile.rows)
     shared[first / forward_tile.rows] =
         shared_keys(t.keys + first, std::min(forward_tile.rows, t.rows - first));
+  // Rows that differ elsewhere may agree within a chain.
+  const auto shared_in = [&](std::int64_t first, std::int64_t begin, std::int64_t end) HWY_ATTR {
+    SharedKeys own = shared[first / forward_tile.rows];
+    if (!own.agree) {
+      own.agree = true;
+      const std::int64_t rows = std::min(forward_tile.rows, t.rows - first);
+      for (std::int64_t r = 1; r < rows; ++r)
+        own.agree = own.agree && cut(t.keys[first + r], begin, end) == cut(t.keys[first], begin, end);
+    }
+    own.keys = cut(own.keys, begin, end);
+    return own;
+  };
   const TileKeys all = hull(t.keys, t.rows);
   for (std::int64_t begin = all.begin / forward_tile.chain * forward_tile.chain; begin < all.end;
        begin += forward_tile.chain) {
     const std::int64_t end = begin + forward_tile.chain;
     for (std::int64_t channel = 0; channel < t.padded_value_dim; channel += forward_tile.value_group) {
       const ValueGroup group = value_group(t, channel);
-      for (std::int64_t first = 0; first < t.rows; first += forward_tile.rows) {
-        const std::int64_t rows = std::min(forward_tile.rows, t.rows - first);
-        SharedKeys own = shared[first / forward_tile.rows];
-        // Rows that differ elsewhere may agree within this chain.
-        for (std::int64_t r = 0; !own.agree && r < rows; ++r)
-          if (cut(t.keys[first + r], begin, end) != cut(t.keys[first], begin, end))
-            break;
-          else
-            own.agree = r + 1 == rows;
+      for (std::int64_t first = 0, end_row; first < t.rows; first = end_row) {
+        const SharedKeys own = shared_in(first, begin, end);
+        end_row = std::min(first + forward_tile.rows, t.rows);
         if (!own.agree) {
-          ragged_values(t, group, first, rows, begin, end);
+          ragged_values(t, group, first, end_row - first, begin, end);
           continue;
         }
-        const TileKeys keys = cut(own.keys, begin, end);
-        if (keys.begin >= keys.end) continue;
-        value_rows(t, group, first, rows, keys, Into::fresh,
-                   t.out + first * t.padded_value_dim + group.channel, t.padded_value_dim);
+        while (end_row < t.rows && shared_in(end_row, begin, end) == own)
+          end_row = std::min(end_row + forward_tile.rows, t.rows);
+        if (own.keys.begin >= own.keys.end) continue;
+        value_rows<Into::fresh>(t, group, first, end_row - first, own.keys,
+                                t.out + first * t.padded_value_dim + group.channel, t.padded_value_dim);
       }
     }
   }

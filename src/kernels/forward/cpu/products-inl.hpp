@@ -15,14 +15,6 @@
 #include "kernels/forward/cpu/config.hpp"
 #include "kernels/forward/cpu/tiles.hpp"
 
-// Register tiles live in registers only if their loops are unrolled; g++ at -O2 leaves them in memory (35
-// instead of 112 GFLOP/s).
-#if defined(__clang__)
-#define RUNMAX_UNROLL _Pragma("unroll")
-#else
-#define RUNMAX_UNROLL _Pragma("GCC unroll 16")
-#endif
-
 HWY_BEFORE_NAMESPACE();
 namespace runmax::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
@@ -41,61 +33,53 @@ enum class Into { fresh, accumulate };
 
 // Scores of `rows` rows and `vectors` vectors of keys, over `depth` channels. `q` is [depth][6]; `k` points
 // into a panel at the first key, [depth][16]; keys beyond the panel lie `panel_stride` floats further.
-template <int rows, int vectors>
+template <int rows, int vectors, Into into>
 HWY_INLINE void score_register_tile(const float* HWY_RESTRICT q, const float* HWY_RESTRICT k,
-                                    std::int64_t panel_stride, std::int64_t depth, Into into,
-                                    float* HWY_RESTRICT scores, std::int64_t scores_stride,
-                                    float* HWY_RESTRICT lane_max) {
+                                    std::int64_t panel_stride, std::int64_t depth, float* HWY_RESTRICT scores,
+                                    std::int64_t scores_stride, float* HWY_RESTRICT lane_max) {
   const Floats d;
   constexpr std::int64_t per_panel = forward_tile.panel / lanes;
-  const float* key[vectors];
-  RUNMAX_UNROLL
-  for (int v = 0; v < vectors; ++v) key[v] = k + v / per_panel * panel_stride + v % per_panel * lanes;
   Vector acc[rows][vectors];
   RUNMAX_UNROLL
   for (int r = 0; r < rows; ++r) {
     RUNMAX_UNROLL
     for (int v = 0; v < vectors; ++v) acc[r][v] = hn::Zero(d);
   }
-  for (std::int64_t c = 0; c < depth; ++c) {
+  for (const float* end = q + depth * tile_rows; q != end; q += tile_rows, k += forward_tile.panel) {
     Vector keys[vectors];
     RUNMAX_UNROLL
-    for (int v = 0; v < vectors; ++v) keys[v] = hn::LoadU(d, key[v] + c * forward_tile.panel);
+    for (int v = 0; v < vectors; ++v)
+      keys[v] = hn::LoadU(d, k + v / per_panel * panel_stride + v % per_panel * lanes);
     RUNMAX_UNROLL
     for (int r = 0; r < rows; ++r) {
-      const Vector query = hn::Set(d, q[c * tile_rows + r]);
+      const Vector query = hn::Set(d, q[r]);
       RUNMAX_UNROLL
       for (int v = 0; v < vectors; ++v) acc[r][v] = hn::MulAdd(query, keys[v], acc[r][v]);
     }
   }
   RUNMAX_UNROLL
-  for (int r = 0; r < rows; ++r) {
-    float* row = scores + r * scores_stride;
-    Vector largest = hn::Zero(d);
-    if (lane_max) largest = hn::LoadU(d, lane_max + r * forward_tile.panel);
+  for (int r = 0; r < rows; ++r, scores += scores_stride) {
     RUNMAX_UNROLL
     for (int v = 0; v < vectors; ++v) {
-      Vector score = acc[r][v];
-      if (into == Into::accumulate) score = hn::Add(score, hn::LoadU(d, row + v * lanes));
-      hn::StoreU(score, d, row + v * lanes);
-      // The second operand survives a NaN in the first: a NaN score never becomes the maximum.
-      largest = hn::Max(score, largest);
+      if (into == Into::accumulate) acc[r][v] = hn::Add(acc[r][v], hn::LoadU(d, scores + v * lanes));
+      hn::StoreU(acc[r][v], d, scores + v * lanes);
     }
-    if (lane_max) hn::StoreU(largest, d, lane_max + r * forward_tile.panel);
+    if (!lane_max) continue;
+    Vector largest = hn::LoadU(d, lane_max + r * forward_tile.panel);
+    // The second operand survives a NaN in the first: a NaN score never becomes the maximum.
+    RUNMAX_UNROLL
+    for (int v = 0; v < vectors; ++v) largest = hn::Max(acc[r][v], largest);
+    hn::StoreU(largest, d, lane_max + r * forward_tile.panel);
   }
 }
 
 // out += weights * V for `rows` rows, `keys` keys and `vectors` vectors of channels, summed in registers
 // first.
-template <int rows, int vectors>
+template <int rows, int vectors, Into into>
 HWY_INLINE void value_register_tile(const float* HWY_RESTRICT weights, std::int64_t weights_stride,
                                     const float* HWY_RESTRICT v, std::int64_t v_stride, std::int64_t keys,
-                                    Into into, float* HWY_RESTRICT out, std::int64_t out_stride,
-                                    std::int64_t ahead) {
+                                    float* HWY_RESTRICT out, std::int64_t out_stride, std::int64_t ahead) {
   const Floats d;
-  const float* weight[rows];
-  RUNMAX_UNROLL
-  for (int r = 0; r < rows; ++r) weight[r] = weights + r * weights_stride;
   Vector acc[rows][vectors];
   RUNMAX_UNROLL
   for (int r = 0; r < rows; ++r) {
@@ -103,27 +87,27 @@ HWY_INLINE void value_register_tile(const float* HWY_RESTRICT weights, std::int6
     for (int c = 0; c < vectors; ++c)
       acc[r][c] = into == Into::fresh ? hn::Zero(d) : hn::LoadU(d, out + r * out_stride + c * lanes);
   }
-  for (std::int64_t j = 0; j < keys; ++j) {
+  for (const float* end = weights + keys; weights != end; ++weights, v += v_stride) {
     if (ahead != 0) {
       for (int c = 0; c < vectors * lanes; c += static_cast<int>(forward_tile.panel))
-        hwy::Prefetch(v + j * v_stride + ahead + c);
+        hwy::Prefetch(v + ahead + c);
     }
     Vector value[vectors];
     RUNMAX_UNROLL
-    for (int c = 0; c < vectors; ++c) value[c] = hn::LoadU(d, v + j * v_stride + c * lanes);
+    for (int c = 0; c < vectors; ++c) value[c] = hn::LoadU(d, v + c * lanes);
     RUNMAX_UNROLL
     for (int r = 0; r < rows; ++r) {
-      const Vector p = hn::Set(d, weight[r][j]);
+      const Vector p = hn::Set(d, weights[r * weights_stride]);
       RUNMAX_UNROLL
       for (int c = 0; c < vectors; ++c) acc[r][c] = hn::MulAdd(p, value[c], acc[r][c]);
     }
   }
   RUNMAX_UNROLL
-  for (int r = 0; r < rows; ++r) {
+  for (int r = 0; r < rows; ++r, out += out_stride) {
     RUNMAX_UNROLL
     for (int c = 0; c < vectors; ++c) {
-      float* at = out + r * out_stride + c * lanes;
-      hn::StoreU(into == Into::fresh ? hn::Add(hn::LoadU(d, at), acc[r][c]) : acc[r][c], d, at);
+      if (into == Into::fresh) acc[r][c] = hn::Add(hn::LoadU(d, out + c * lanes), acc[r][c]);
+      hn::StoreU(acc[r][c], d, out + c * lanes);
     }
   }
 }
