@@ -17,6 +17,7 @@ struct PlanArguments {
   std::string kernel;
   int threads = 0;
   int num_splits = 0;
+  bool backward = false;  // plan the gradients
   bool json = false;
 };
 ExitCode plan_command(const PlanArguments& arguments);

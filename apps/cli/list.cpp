@@ -1,4 +1,4 @@
-// `runmax list`: every kernel of the registry, in the order in which plan asks them.
+// `runmax list`: every kernel of the registry, forward and backward, in the order in which plan asks them.
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
@@ -8,6 +8,25 @@
 #include "registry/registry.hpp"
 
 namespace runmax::cli {
+namespace {
+
+nlohmann::ordered_json to_json(const KernelEntry& k, const char* direction) {
+  return {{"name", k.name},
+          {"direction", direction},
+          {"device", device_kind_name(k.device)},
+          {"choice", k.choice == Choice::automatic ? "automatic" : "by name"},
+          {"built", k.built},
+          {"computed_as", k.computed_as},
+          {"summary", k.summary}};
+}
+
+void print_row(const KernelEntry& k) {
+  print_result(fmt::format("{:<22}{:<8}{:<11}{}{}\n", k.name, device_kind_name(k.device),
+                           k.choice == Choice::automatic ? "automatic" : "by name", k.summary,
+                           k.built ? "" : " (not in this build: no nvcc)"));
+}
+
+}  // namespace
 
 ExitCode list_command(const ListArguments& arguments) {
   if (arguments.json) {
@@ -15,21 +34,15 @@ ExitCode list_command(const ListArguments& arguments) {
     json["schema"] = "runmax.list";
     json["version"] = 1;
     json["kernels"] = nlohmann::ordered_json::array();
-    for (const KernelEntry& k : kernels())
-      json["kernels"].push_back({{"name", k.name},
-                                 {"device", device_kind_name(k.device)},
-                                 {"choice", k.choice == Choice::automatic ? "automatic" : "by name"},
-                                 {"built", k.built},
-                                 {"computed_as", k.computed_as},
-                                 {"summary", k.summary}});
+    for (const KernelEntry& k : kernels()) json["kernels"].push_back(to_json(k, "forward"));
+    for (const KernelEntry& k : backward_kernels()) json["kernels"].push_back(to_json(k, "backward"));
     print_result(json.dump(2) + "\n");
     return ExitCode::done;
   }
   print_result(fmt::format("{:<22}{:<8}{:<11}{}\n", "kernel", "device", "choice", "what it is"));
-  for (const KernelEntry& k : kernels())
-    print_result(fmt::format("{:<22}{:<8}{:<11}{}{}\n", k.name, device_kind_name(k.device),
-                             k.choice == Choice::automatic ? "automatic" : "by name", k.summary,
-                             k.built ? "" : " (not in this build: no nvcc)"));
+  for (const KernelEntry& k : kernels()) print_row(k);
+  print_result("\ngradients (plan_backward)\n");
+  for (const KernelEntry& k : backward_kernels()) print_row(k);
   return ExitCode::done;
 }
 

@@ -109,6 +109,7 @@ int main(int argc, char** argv) {
       ->add_option("problem", plan.problem,
                    "Problem text, for example q4096:d64 or b2:hq32:hk8:q1024:d128:causal")
       ->required();
+  plan_app->add_flag("--backward", plan.backward, "Plan the gradients dQ, dK and dV instead");
   add_choices(plan_app, plan);
   plan_app->callback([&] { code = plan_command(plan); });
 

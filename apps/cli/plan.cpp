@@ -6,6 +6,7 @@
 #include "cli/commands.hpp"
 #include "cli/device_choice.hpp"
 #include "cli/output.hpp"
+#include "runmax/backward.hpp"
 
 namespace runmax::cli {
 
@@ -14,17 +15,22 @@ ExitCode plan_command(const PlanArguments& arguments) {
   if (!problem.ok()) return complain(problem.status());
   Result<DeviceChoice> device = choose_device(arguments.device);
   if (!device.ok()) return complain(device.status());
-  Result<Plan> planned =
-      plan(problem.value(), device.value().facts,
-           {.kernel = arguments.kernel, .threads = arguments.threads, .num_splits = arguments.num_splits});
+  const PlanOptions options{
+      .kernel = arguments.kernel, .threads = arguments.threads, .num_splits = arguments.num_splits};
+  Result<Plan> planned = arguments.backward ? plan_backward(problem.value(), device.value().facts, options)
+                                            : plan(problem.value(), device.value().facts, options);
   if (!planned.ok()) return complain(planned.status());
   const Plan& p = planned.value();
-  const double flops = forward_flops(p.problem), bytes = minimum_bytes(p.problem);
+  const double flops = arguments.backward ? backward_flops(p.problem) : forward_flops(p.problem);
+  const std::string_view flops_formula =
+      arguments.backward ? backward_flops_formula() : forward_flops_formula();
+  const double bytes = minimum_bytes(p.problem);
   if (arguments.json) {
     nlohmann::ordered_json json;
     json["schema"] = "runmax.plan";
     json["version"] = 1;
     json["problem"] = to_text(p.problem);
+    json["direction"] = arguments.backward ? "backward" : "forward";
     json["device"] = device.value().facts.name;
     json["device_kind"] = device_kind_name(p.device.kind);
     json["kernel"] = p.kernel;
@@ -37,7 +43,7 @@ ExitCode plan_command(const PlanArguments& arguments) {
     json["launches"] = p.launches;
     json["workspace_bytes"] = p.workspace_bytes;
     json["flops"] = flops;
-    json["minimum_bytes"] = bytes;
+    if (!arguments.backward) json["minimum_bytes"] = bytes;
     json["score_matrix_bytes"] = score_matrix_bytes(p.problem);
     json["refusals"] = nlohmann::ordered_json::array();
     for (const Refusal& r : p.refusals)
@@ -46,8 +52,9 @@ ExitCode plan_command(const PlanArguments& arguments) {
     return ExitCode::done;
   }
   print_result(describe(p));
-  print_result(fmt::format("flops: {:.0f} = {}\n", flops, forward_flops_formula()));
-  print_result(fmt::format("bytes at least: {:.0f} = {}\n", bytes, minimum_bytes_formula()));
+  print_result(fmt::format("flops: {:.0f} = {}\n", flops, flops_formula));
+  if (!arguments.backward)
+    print_result(fmt::format("bytes at least: {:.0f} = {}\n", bytes, minimum_bytes_formula()));
   print_result(
       fmt::format("score matrix avoided: {:.0f} bytes = 4 * batch * query_heads * query_len * kv_len\n",
                   score_matrix_bytes(p.problem)));

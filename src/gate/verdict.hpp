@@ -14,6 +14,7 @@ namespace gate {
 struct Offender {
   std::int64_t batch = 0, head = 0, row = 0, dim = 0;
   double got = 0, want = 0, bound = 0;
+  const char* tensor = "o";  // whose element it is, unless `dim` says LSE; rows of dk and dv are keys
 };
 
 struct Verdict {
@@ -40,8 +41,8 @@ inline bool within(double got, double want, double bound) {
 class Collector {
  public:
   void add(std::int64_t batch, std::int64_t head, std::int64_t row, std::int64_t dim, double got, double want,
-           double bound) {
-    const Offender element{batch, head, row, dim, got, want, bound};
+           double bound, const char* tensor = "o") {
+    const Offender element{batch, head, row, dim, got, want, bound, tensor};
     ++verdict_.compared;
     const bool good = within(got, want, bound);
     if (std::isfinite(want) && !std::isfinite(got)) verdict_.finite = false;
@@ -78,11 +79,12 @@ class Collector {
   Verdict verdict_;
 };
 
-// "o[0,1,17,5]" or, for an LSE, "lse[0,1,17]".
+// "o[0,1,17,5]", "dk[0,1,17,5]" or, for an LSE, "lse[0,1,17]".
 inline std::string place_text(const Offender& element) {
   const auto number = [](std::int64_t value) { return std::to_string(value); };
   const std::string row = number(element.batch) + "," + number(element.head) + "," + number(element.row);
-  return element.dim < 0 ? "lse[" + row + "]" : "o[" + row + "," + number(element.dim) + "]";
+  return element.dim < 0 ? "lse[" + row + "]"
+                         : element.tensor + ("[" + row + "," + number(element.dim) + "]");
 }
 
 // One line, or two if it failed: the verdict of the gate called `name`, whose relative tolerance reads `rule`
@@ -100,11 +102,12 @@ inline std::string describe(const Verdict& verdict, const std::string& name, con
   const std::string figures = text + rule;
   if (verdict.passed) return name + ": passed, " + figures + "\n";
   const Offender& o = verdict.offender;
+  const bool of_key = std::string(o.tensor) == "dk" || std::string(o.tensor) == "dv";
   std::snprintf(text, sizeof text, "got %.9g want %.9g bound %.3e", o.got, o.want, o.bound);
-  return name + ": FAILED " + place_text(o) + " " + text + " (query row " + std::to_string(o.row) +
-         (o.dim < 0 ? "" : ", head dimension " + std::to_string(o.dim)) + "; first of " +
-         std::to_string(verdict.failed) + "; " + (verdict.finite ? "" : "not finite; ") + figures +
-         ")\n  repeat: " + repeat + "\n";
+  return name + ": FAILED " + place_text(o) + " " + text + (of_key ? " (key " : " (query row ") +
+         std::to_string(o.row) + (o.dim < 0 ? "" : ", head dimension " + std::to_string(o.dim)) +
+         "; first of " + std::to_string(verdict.failed) + "; " + (verdict.finite ? "" : "not finite; ") +
+         figures + ")\n  repeat: " + repeat + "\n";
 }
 
 }  // namespace gate

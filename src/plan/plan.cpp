@@ -14,15 +14,15 @@ std::string reasons_text(const std::vector<Refusal>& refusals) {
   return text;
 }
 
-std::string names_text() {
+std::string names_text(std::span<const KernelEntry> list) {
   std::string text;
-  for (const KernelEntry& kernel : kernels()) text += (text.empty() ? "" : ", ") + std::string(kernel.name);
+  for (const KernelEntry& kernel : list) text += (text.empty() ? "" : ", ") + std::string(kernel.name);
   return text;
 }
 
-}  // namespace
-
-Result<Plan> plan(const Problem& problem, const DeviceFacts& facts, const PlanOptions& options) {
+// The plan by the first entry of the list that accepts, or by the one that is forced.
+Result<Plan> plan_from(std::span<const KernelEntry> list, const Problem& problem, const DeviceFacts& facts,
+                       const PlanOptions& options) {
   if (Status status = validate(problem); !status.ok()) return status;
   if (options.threads < 0)
     return Status(StatusCode::invalid_argument,
@@ -36,14 +36,15 @@ Result<Plan> plan(const Problem& problem, const DeviceFacts& facts, const PlanOp
   plan.device = facts.device;
   const KernelEntry* chosen = nullptr;
   if (!options.kernel.empty()) {
-    chosen = find_kernel(options.kernel);
+    for (const KernelEntry& kernel : list)
+      if (kernel.name == options.kernel) chosen = &kernel;
     if (!chosen)
       return Status(StatusCode::invalid_argument,
-                    "kernel: no kernel is named '" + options.kernel + "'; there are " + names_text());
+                    "kernel: no kernel is named '" + options.kernel + "'; there are " + names_text(list));
     if (auto reason = refusal(*chosen, problem, facts, options))
       return Status(StatusCode::unsupported, options.kernel + ": " + *reason + " (" + to_text(problem) + ")");
   } else {
-    for (const KernelEntry& kernel : kernels()) {
+    for (const KernelEntry& kernel : list) {
       if (kernel.device != facts.device.kind || kernel.choice == Choice::by_name) continue;
       auto reason = refusal(kernel, problem, facts, options);
       if (!reason) {
@@ -61,6 +62,16 @@ Result<Plan> plan(const Problem& problem, const DeviceFacts& facts, const PlanOp
   plan.computed_as = chosen->computed_as;
   chosen->fill_plan(plan, facts, options);
   return plan;
+}
+
+}  // namespace
+
+Result<Plan> plan(const Problem& problem, const DeviceFacts& facts, const PlanOptions& options) {
+  return plan_from(kernels(), problem, facts, options);
+}
+
+Result<Plan> plan_backward(const Problem& problem, const DeviceFacts& facts, const PlanOptions& options) {
+  return plan_from(backward_kernels(), problem, facts, options);
 }
 
 std::string describe(const Plan& plan) {

@@ -44,6 +44,9 @@ Status check_view(const char* name, const TensorView& view, DType dtype, std::ar
 Status run(const Plan& plan, const Tensors& tensors, Workspace workspace, Stream stream) {
   const Problem& p = plan.problem;
   const KernelEntry* kernel = find_kernel(plan.kernel);
+  if (find_backward_kernel(plan.kernel))
+    return {StatusCode::invalid_argument,
+            "plan: kernel '" + plan.kernel + "' computes gradients; run its plan with run_backward"};
   if (!kernel || !kernel->run)
     return {StatusCode::invalid_argument,
             "plan: kernel '" + plan.kernel + "' does not exist in this library"};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runmax/backward.hpp"
 #include "runmax/problem.hpp"
 
 namespace runmax {
@@ -71,6 +72,13 @@ double forward_flops(const Problem& problem) {
 }
 
 std::string_view forward_flops_formula() { return "2 * visible_pairs * (head_dim + value_dim)"; }
+
+double backward_flops(const Problem& problem) {
+  return 2 * visible_pairs(problem) *
+         (3 * static_cast<double>(problem.head_dim) + 2 * static_cast<double>(problem.value_dim));
+}
+
+std::string_view backward_flops_formula() { return "2 * visible_pairs * (3 * head_dim + 2 * value_dim)"; }
 
 double minimum_bytes(const Problem& problem) {
   double query_rows = static_cast<double>(problem.batch) * static_cast<double>(problem.query_len);

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "registry/features.hpp"
+#include "runmax/backward.hpp"
 #include "runmax/runmax.hpp"
 
 namespace runmax {
@@ -28,15 +29,19 @@ struct KernelEntry {
   std::optional<std::string> (*refuses)(const Problem&, const DeviceFacts&, const PlanOptions&) = nullptr;
   // Fills block_q, block_kv, num_splits, work_items, threads, launches and workspace_bytes. Pure.
   void (*fill_plan)(Plan&, const DeviceFacts&, const PlanOptions&) = nullptr;
-  // Runs a checked plan on checked tensors. Null when not built.
+  // Runs a checked plan on checked tensors. Null when not built, and for a backward kernel.
   Status (*run)(const Plan&, const Tensors&, Workspace, Stream) = nullptr;
+  // The same for a backward kernel.
+  Status (*run_backward)(const Plan&, const Tensors&, const Gradients&, Workspace, Stream) = nullptr;
 };
 
-// Best first.
+// Best first. Forward and backward kernels stand in lists of their own: a plan chooses from one of them.
 std::span<const KernelEntry> kernels();
+std::span<const KernelEntry> backward_kernels();
 
 // The entry of that name, or null.
 const KernelEntry* find_kernel(std::string_view name);
+const KernelEntry* find_backward_kernel(std::string_view name);
 
 // Why this kernel does not serve the problem on that device, or nothing.
 std::optional<std::string> refusal(const KernelEntry& kernel, const Problem& problem,

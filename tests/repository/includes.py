@@ -50,6 +50,7 @@ RULES = {
     "src/device/": ([PUBLIC], ["cuda"]),
     "src/kernels/lesson/": ([PUBLIC], ["cuda"]),
     "src/kernels/forward/cpu/": ([PUBLIC, "src/runtime/workers.hpp"], ["highway", "tbb"]),
+    "src/kernels/backward/cpu/": ([PUBLIC, "src/runtime/workers.hpp", "src/kernels/forward/cpu/"], ["highway", "tbb"]),
     "src/kernels/": ([PUBLIC, "src/device/", "src/runtime/launch.cuh"], ["cuda"]),
     "lesson/": ([PUBLIC, "src/kernels/lesson/", "src/reference/", "src/gate/", "src/inputs/"], ["cuda"]),
     "apps/": ([PUBLIC], ["fmt", "json", "system"]),

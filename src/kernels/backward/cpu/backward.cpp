@@ -1,0 +1,481 @@
+// cpu_backward: gradients by key blocks that own their dK and dV; dQ takes in the blocks in ascending order.
+//
+// A work item is a KV head and a block of its keys. It passes over all query rows of the group, tile by tile,
+// and holds dK and dV of its keys. The dQ of a tile of rows lies in the slot of its head: block b adds to it
+// once block b - 1 has, so every sum has one order whatever the number of threads, and there is one dQ, not
+// one for each thread. All blocks take the tiles in the same order, so they follow one another at a distance
+// of one tile and seldom wait.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <new>
+
+#include "kernels/backward/cpu/config.hpp"
+#include "kernels/backward/cpu/launch.hpp"
+#include "kernels/backward/cpu/tiles.hpp"
+#include "kernels/forward/cpu/geometry.hpp"
+#include "runtime/workers.hpp"
+
+namespace runmax::cpu {
+namespace {
+
+// Query rows of a tile: all of one query head.
+struct RowTile {
+  std::int64_t head = 0;   // within the group
+  std::int64_t query = 0;  // the first
+  std::int64_t rows = 0;
+  std::int64_t at = 0;  // first row among the rows of the KV head, where each head fills whole register tiles
+};
+
+// How a problem is cut: tiles of query rows and blocks of keys of one KV head.
+class Cut {
+ public:
+  explicit Cut(const Problem& p)
+      : problem_(p),
+        group_(p.kv_heads == 0 ? 0 : p.query_heads / p.kv_heads),
+        head_rows_(round_up(p.query_len, backward_tile.rows)),
+        head_tiles_(ceil_div(p.query_len, backward_tile.block_q)),
+        blocks_(ceil_div(p.kv_len, backward_tile.owned)),
+        kv_heads_(p.batch * p.kv_heads) {}
+
+  const Problem& problem() const { return problem_; }
+  std::int64_t kv_heads() const { return kv_heads_; }            // of the whole batch
+  std::int64_t rows() const { return group_ * head_rows_; }      // of one KV head, filled up
+  std::int64_t tiles() const { return group_ * head_tiles_; }    // of one KV head
+  std::int64_t blocks() const { return blocks_; }                // of one KV head
+  std::int64_t pack_items() const { return tiles() + blocks_; }  // of one KV head
+  std::int64_t items() const { return pack_items() + blocks_; }  // of one KV head
+  std::int64_t batch(std::int64_t kv_head) const { return kv_head / problem_.kv_heads; }
+  std::int64_t query_head(std::int64_t kv_head, const RowTile& tile) const {
+    return kv_head % problem_.kv_heads * group_ + tile.head;
+  }
+
+  RowTile tile(std::int64_t t) const {
+    RowTile tile;
+    tile.head = t / head_tiles_;
+    tile.query = t % head_tiles_ * backward_tile.block_q;
+    tile.rows = std::min(backward_tile.block_q, problem_.query_len - tile.query);
+    tile.at = tile.head * head_rows_ + tile.query;
+    return tile;
+  }
+
+ private:
+  const Problem& problem_;
+  std::int64_t group_, head_rows_, head_tiles_, blocks_, kv_heads_;
+};
+
+// What a tile of rows asks of the blocks: the hull of the keys that its rows see.
+struct TileNote {
+  KeyRange keys;
+  bool q_finite = true, dout_finite = true;
+};
+
+using Counter = std::atomic<std::int64_t>;
+
+// Counters only grow, from head to head of a slot.
+void wait_for(const Counter& counter, std::int64_t target) {
+  for (std::int64_t done = counter.load(std::memory_order_acquire); done < target;
+       done = counter.load(std::memory_order_acquire))
+    counter.wait(done, std::memory_order_acquire);
+}
+void announce(Counter& counter, std::int64_t value) {
+  counter.store(value, std::memory_order_release);
+  counter.notify_all();
+}
+void count_one(Counter& counter) {
+  counter.fetch_add(1, std::memory_order_acq_rel);
+  counter.notify_all();
+}
+
+// What a head needs while it is at work, packed once and shared by all of its blocks.
+struct Slot {
+  Counter* packed = nullptr;    // items packed
+  Counter* finished = nullptr;  // blocks finished
+  Counter* passed = nullptr;    // (blocks) tiles that the block has added to dQ
+  float* q = nullptr;           // packed by pack_queries, times the power of two of the scale
+  float* dout = nullptr;        // packed by pack_queries
+  float* q_rows = nullptr;      // packed by pack_values, tile by tile
+  float* dout_rows = nullptr;
+  float* dq = nullptr;        // (rows, padded head_dim)
+  float* lse = nullptr;       // (rows) in the units of q k
+  float* delta = nullptr;     // (rows)
+  KeyRange* keys = nullptr;   // (rows) that the row sees; none for a row whose LSE is -inf
+  TileNote* notes = nullptr;  // (tiles)
+  float* k = nullptr;         // packed by pack_keys
+  float* v = nullptr;         // packed by pack_keys
+  float* k_rows = nullptr;    // packed by pack_values, each block_kv keys by themselves
+  bool* k_finite = nullptr;   // (runs of block_kv keys)
+};
+
+// One thread's memory.
+struct Scratch {
+  float* weights = nullptr;
+  float* score_gradients = nullptr;
+  float* dk = nullptr;  // (owned, padded head_dim)
+  float* dv = nullptr;  // (owned, padded value_dim)
+  TileKeys* visible = nullptr;
+};
+
+template <class T>
+T* take(Regions& regions, std::int64_t count) {
+  static_assert(alignof(T) <= region_bytes);
+  return reinterpret_cast<T*>(
+      regions.take(ceil_div(count * static_cast<std::int64_t>(sizeof(T)), sizeof(float))));
+}
+
+class Memory {
+ public:
+  Memory(const Cut& cut, std::int32_t threads, void* data) : cut_(cut), data_(static_cast<char*>(data)) {
+    // Enough heads in flight that no thread waits for the last blocks of one.
+    const std::int64_t others =
+        threads > 1 ? ceil_div(2 * std::int64_t{threads}, std::max<std::int64_t>(cut.blocks(), 1)) : 0;
+    slots_ = std::min(cut.kv_heads(), 1 + others);
+    Regions slot;
+    lay_slot(slot);
+    slot_bytes_ = slot.bytes();
+    Regions scratch;
+    lay_scratch(scratch);
+    scratch_bytes_ = scratch.bytes();
+    bytes_ = slots_ * slot_bytes_ + std::max(threads, 1) * scratch_bytes_;
+  }
+
+  std::int64_t slots() const { return slots_; }
+  std::int64_t bytes() const { return bytes_; }
+
+  Slot slot(std::int64_t index) const {
+    Regions regions(data_ + index * slot_bytes_);
+    return lay_slot(regions);
+  }
+  Scratch scratch(std::int64_t worker) const {
+    Regions regions(data_ + slots_ * slot_bytes_ + worker * scratch_bytes_);
+    return lay_scratch(regions);
+  }
+
+ private:
+  Slot lay_slot(Regions& regions) const {
+    const Problem& p = cut_.problem();
+    const std::int64_t head_dim = padded(p.head_dim), value_dim = padded(p.value_dim);
+    Slot slot;
+    slot.packed = take<Counter>(regions, 1);
+    slot.finished = take<Counter>(regions, 1);
+    slot.passed = take<Counter>(regions, cut_.blocks());
+    slot.q = regions.take(cut_.rows() * p.head_dim);
+    slot.dout = regions.take(cut_.rows() * p.value_dim);
+    slot.q_rows = regions.take(cut_.rows() * head_dim);
+    slot.dout_rows = regions.take(cut_.rows() * value_dim);
+    slot.dq = regions.take(cut_.rows() * head_dim);
+    slot.lse = regions.take(cut_.rows());
+    slot.delta = regions.take(cut_.rows());
+    slot.keys = take<KeyRange>(regions, cut_.rows());
+    slot.notes = take<TileNote>(regions, cut_.tiles());
+    slot.k = regions.take(padded(p.kv_len) * p.head_dim);
+    slot.v = regions.take(padded(p.kv_len) * p.value_dim);
+    slot.k_rows = regions.take(p.kv_len * head_dim);
+    slot.k_finite = take<bool>(regions, ceil_div(p.kv_len, backward_tile.block_kv));
+    return slot;
+  }
+
+  Scratch lay_scratch(Regions& regions) const {
+    const Problem& p = cut_.problem();
+    Scratch scratch;
+    scratch.weights = regions.take(backward_tile.block_q * pair_stride);
+    scratch.score_gradients = regions.take(backward_tile.block_q * pair_stride);
+    const std::int64_t keys = std::min(backward_tile.owned, round_up(p.kv_len, backward_tile.rows));
+    scratch.dk = regions.take(keys * padded(p.head_dim));
+    scratch.dv = regions.take(keys * padded(p.value_dim));
+    scratch.visible = take<TileKeys>(regions, backward_tile.block_q);
+    return scratch;
+  }
+
+  const Cut& cut_;
+  char* data_;
+  std::int64_t slots_ = 0, slot_bytes_ = 0, scratch_bytes_ = 0, bytes_ = 0;
+};
+
+// Scores are held as q k times the power of two in the softmax scale; the rest of it, and log2(e), multiply
+// score - LSE. A scale of 0 makes every score 0, in natural units.
+ScaleParts scale_of(const Problem& problem) {
+  ScaleParts parts = split_scale(effective_scale(problem));
+  if (parts.natural_scale != 0) return parts;
+  parts.natural_scale = 1;
+  parts.exponent_scale = static_cast<float>(1.4426950408889634074);
+  return parts;
+}
+
+class BackwardRun {
+ public:
+  BackwardRun(const Plan& plan, const Tensors& tensors, const Gradients& gradients, void* workspace)
+      : problem_(plan.problem),
+        tensors_(tensors),
+        gradients_(gradients),
+        cut_(problem_),
+        memory_(cut_, plan.threads, workspace),
+        scale_(scale_of(problem_)),
+        softmax_scale_(effective_scale(problem_)),
+        packing_(tile_functions()),
+        functions_(backward_functions()),
+        head_dim_(padded(problem_.head_dim)),
+        value_dim_(padded(problem_.value_dim)),
+        workers_(plan.threads) {}
+
+  std::int64_t workspace_bytes() const { return memory_.bytes(); }
+
+  void run() {
+    for (std::int64_t index = 0; index < memory_.slots(); ++index) {
+      const Slot slot = memory_.slot(index);
+      new (slot.packed) Counter(0);
+      new (slot.finished) Counter(0);
+      for (std::int64_t b = 0; b < cut_.blocks(); ++b) new (slot.passed + b) Counter(0);
+    }
+    const std::int64_t items = cut_.items();
+    workers_.for_each(cut_.kv_heads() * items, [&](std::int64_t worker, std::int64_t item) {
+      advance(worker, item / items, item % items);
+    });
+  }
+
+ private:
+  // One item of a head, as soon as what it needs is there: items begin in order, so what is waited for is at
+  // work.
+  void advance(std::int64_t worker, std::int64_t kv_head, std::int64_t item) const {
+    const Slot slot = memory_.slot(kv_head % memory_.slots());
+    const std::int64_t before = kv_head / memory_.slots();  // heads that had the slot
+    if (item < cut_.pack_items()) {
+      wait_for(*slot.finished, before * cut_.blocks());
+      if (item < cut_.tiles())
+        pack_rows(kv_head, slot, item);
+      else
+        pack_keys(kv_head, slot, item - cut_.tiles());
+      count_one(*slot.packed);
+      return;
+    }
+    wait_for(*slot.packed, (before + 1) * cut_.pack_items());
+    compute(worker, kv_head, slot, before * cut_.tiles(), item - cut_.pack_items());
+    count_one(*slot.finished);
+  }
+
+  StridedRows key_rows(const TensorView& view, std::int64_t kv_head, std::int64_t key) const {
+    return head_rows(view, cut_.batch(kv_head), kv_head % problem_.kv_heads, key);
+  }
+  StridedRows query_rows(const TensorView& view, std::int64_t kv_head, const RowTile& tile) const {
+    return head_rows(view, cut_.batch(kv_head), cut_.query_head(kv_head, tile), tile.query);
+  }
+
+  // Packs rows of Q or dO both ways; true if all of them are finite.
+  bool pack_both_ways(const StridedRows& rows, const RowTile& tile, std::int64_t dim, double factor,
+                      float* queries, float* values) const {
+    const std::int64_t whole = tile.rows / forward_tile.rows * forward_tile.rows;
+    std::fill(queries + whole * dim, queries + packed_query_floats(tile.rows, dim), 0.0f);
+    pack_queries(rows, 0, tile.rows, dim, factor, queries);
+    packing_.pack_values(rows, tile.rows, dim, 0, {values, tile.rows});
+    return functions_.all_finite(values, tile.rows * padded(dim));
+  }
+
+  void pack_rows(std::int64_t kv_head, const Slot& slot, std::int64_t t) const {
+    const RowTile tile = cut_.tile(t);
+    TileNote& note = *new (slot.notes + t) TileNote;
+    note.q_finite =
+        pack_both_ways(query_rows(tensors_.q, kv_head, tile), tile, problem_.head_dim, scale_.query_factor,
+                       slot.q + tile.at * problem_.head_dim, slot.q_rows + tile.at * head_dim_);
+    const StridedRows dout = query_rows(gradients_.dout, kv_head, tile);
+    note.dout_finite =
+        pack_both_ways(dout, tile, problem_.value_dim, 1, slot.dout + tile.at * problem_.value_dim,
+                       slot.dout_rows + tile.at * value_dim_);
+    functions_.row_dots(dout, query_rows(tensors_.o, kv_head, tile), tile.rows, problem_.value_dim,
+                        slot.delta + tile.at);
+    const StridedRows lse = query_rows(tensors_.lse, kv_head, tile);
+    note.keys = {problem_.kv_len, 0};
+    for (std::int64_t r = 0; r < tile.rows; ++r) {
+      const float natural = lse.data[r * lse.row_stride];
+      KeyRange keys =
+          visible_keys(problem_.causal, problem_.window, problem_.query_len, problem_.kv_len, tile.query + r);
+      if (natural == -std::numeric_limits<float>::infinity()) keys.end = keys.begin;
+      slot.lse[tile.at + r] = static_cast<float>(static_cast<double>(natural) / scale_.natural_scale);
+      slot.keys[tile.at + r] = keys;
+      if (keys.begin >= keys.end) continue;
+      note.keys.begin = std::min(note.keys.begin, keys.begin);
+      note.keys.end = std::max(note.keys.end, keys.end);
+    }
+    const std::int64_t filled = round_up(tile.rows, backward_tile.rows);
+    std::fill(slot.lse + tile.at + tile.rows, slot.lse + tile.at + filled, 0.0f);
+    std::fill(slot.delta + tile.at + tile.rows, slot.delta + tile.at + filled, 0.0f);
+    std::fill(slot.dq + tile.at * head_dim_, slot.dq + (tile.at + filled) * head_dim_, 0.0f);
+    // No block will come by.
+    if (note.keys.begin >= note.keys.end) store_queries(kv_head, slot, tile);
+  }
+
+  void pack_keys(std::int64_t kv_head, const Slot& slot, std::int64_t block) const {
+    const std::int64_t first = block * backward_tile.owned;
+    const std::int64_t end = std::min(first + backward_tile.owned, problem_.kv_len);
+    packing_.pack_keys(key_rows(tensors_.k, kv_head, first), end - first, problem_.head_dim,
+                       slot.k + first * problem_.head_dim);
+    packing_.pack_keys(key_rows(tensors_.v, kv_head, first), end - first, problem_.value_dim,
+                       slot.v + first * problem_.value_dim);
+    for (std::int64_t key = first; key < end; key += backward_tile.block_kv) {
+      const std::int64_t count = std::min(backward_tile.block_kv, end - key);
+      float* rows = slot.k_rows + key * head_dim_;
+      packing_.pack_values(key_rows(tensors_.k, kv_head, key), count, problem_.head_dim, 0, {rows, count});
+      slot.k_finite[key / backward_tile.block_kv] = functions_.all_finite(rows, count * head_dim_);
+    }
+  }
+
+  // All that the keys of a block give and get.
+  void compute(std::int64_t worker, std::int64_t kv_head, const Slot& slot, std::int64_t passed_before,
+               std::int64_t block) const {
+    const Scratch scratch = memory_.scratch(worker);
+    const std::int64_t first = block * backward_tile.owned;
+    const std::int64_t end = std::min(first + backward_tile.owned, problem_.kv_len);
+    const std::int64_t filled = round_up(end - first, backward_tile.rows);
+    std::fill(scratch.dk, scratch.dk + filled * head_dim_, 0.0f);
+    std::fill(scratch.dv, scratch.dv + filled * value_dim_, 0.0f);
+    // Under a causal mask every block sees the last rows: from there, no block waits for another to begin.
+    for (std::int64_t n = 0; n < cut_.tiles(); ++n) {
+      const std::int64_t t = cut_.tiles() - 1 - n;
+      const TileNote& note = slot.notes[t];
+      if (note.keys.begin >= end || note.keys.end <= first) continue;
+      const RowTile tile = cut_.tile(t);
+      for (std::int64_t key = first; key < end; key += backward_tile.block_kv) {
+        const std::int64_t count = std::min(backward_tile.block_kv, end - key);
+        add_keys(scratch, slot, tile, note, key, count, key - first);
+        // The block before has keys of this tile's hull, and adds to its dQ first.
+        if (key == first && note.keys.begin < first) wait_for(slot.passed[block - 1], passed_before + n + 1);
+        add_queries(scratch, slot, tile, note, key, count);
+      }
+      if (note.keys.end <= end) store_queries(kv_head, slot, tile);
+      announce(slot.passed[block], passed_before + n + 1);
+    }
+    announce(slot.passed[block], passed_before + cut_.tiles());
+    store(gradients_.dk, cut_.batch(kv_head), kv_head % problem_.kv_heads, first, end - first,
+          problem_.head_dim, softmax_scale_, scratch.dk);
+    store(gradients_.dv, cut_.batch(kv_head), kv_head % problem_.kv_heads, first, end - first,
+          problem_.value_dim, 1, scratch.dv);
+  }
+
+  // Keys that each row of the tile sees among [key, key + count), relative to key; null if all see all.
+  const TileKeys* visible(const Scratch& scratch, const Slot& slot, const RowTile& tile, std::int64_t key,
+                          std::int64_t count) const {
+    bool all = true;
+    for (std::int64_t r = 0; r < tile.rows; ++r) {
+      const KeyRange keys = slot.keys[tile.at + r];
+      const std::int64_t low = std::clamp(keys.begin, key, key + count);
+      const std::int64_t high = std::clamp(keys.end, low, key + count);
+      scratch.visible[r] = {static_cast<std::int32_t>(low - key), static_cast<std::int32_t>(high - key)};
+      all = all && low == key && high == key + count;
+    }
+    return all ? nullptr : scratch.visible;
+  }
+
+  // P and dS of the tile and the keys, and what they add to dV and dK.
+  void add_keys(const Scratch& scratch, const Slot& slot, const RowTile& tile, const TileNote& note,
+                std::int64_t key, std::int64_t count, std::int64_t at) const {
+    PairTile pairs;
+    pairs.q = slot.q + tile.at * problem_.head_dim;
+    pairs.dout = slot.dout + tile.at * problem_.value_dim;
+    pairs.k = slot.k + key * problem_.head_dim;
+    pairs.v = slot.v + key * problem_.value_dim;
+    pairs.head_dim = problem_.head_dim;
+    pairs.value_dim = problem_.value_dim;
+    pairs.rows = tile.rows;
+    pairs.keys = count;
+    pairs.visible = visible(scratch, slot, tile, key, count);
+    pairs.lse = slot.lse + tile.at;
+    pairs.delta = slot.delta + tile.at;
+    pairs.exponent_scale = scale_.exponent_scale;
+    pairs.weights = scratch.weights;
+    pairs.score_gradients = scratch.score_gradients;
+    functions_.pairs(pairs);
+
+    KeyTile keys;
+    keys.rows = tile.rows;
+    keys.count = count;
+    keys.visible = pairs.visible;
+    keys.pairs = scratch.weights;
+    keys.queries = {slot.dout_rows + tile.at * value_dim_, tile.rows, value_dim_, note.dout_finite};
+    keys.out = scratch.dv + at * value_dim_;
+    functions_.add_to_keys(keys);
+    keys.pairs = scratch.score_gradients;
+    keys.queries = {slot.q_rows + tile.at * head_dim_, tile.rows, head_dim_, note.q_finite};
+    keys.out = scratch.dk + at * head_dim_;
+    functions_.add_to_keys(keys);
+  }
+
+  void add_queries(const Scratch& scratch, const Slot& slot, const RowTile& tile, const TileNote&,
+                   std::int64_t key, std::int64_t count) const {
+    QueryTile queries;
+    queries.score_gradients = scratch.score_gradients;
+    queries.keys = {slot.k_rows + key * head_dim_, count, head_dim_,
+                    slot.k_finite[key / backward_tile.block_kv]};
+    queries.rows = tile.rows;
+    queries.count = count;
+    queries.visible = visible(scratch, slot, tile, key, count);
+    queries.out = slot.dq + tile.at * head_dim_;
+    functions_.add_to_queries(queries);
+  }
+
+  void store_queries(std::int64_t kv_head, const Slot& slot, const RowTile& tile) const {
+    store(gradients_.dq, cut_.batch(kv_head), cut_.query_head(kv_head, tile), tile.query, tile.rows,
+          problem_.head_dim, softmax_scale_, slot.dq + tile.at * head_dim_);
+  }
+
+  // Rows of a gradient, times `factor`, to where the caller wants them.
+  static void store(const TensorView& view, std::int64_t batch, std::int64_t head, std::int64_t first,
+                    std::int64_t rows, std::int64_t dim, double factor, const float* from) {
+    float* to = head_data(view, batch, head) + first * view.strides[2];
+    for (std::int64_t r = 0; r < rows; ++r, to += view.strides[2], from += padded(dim))
+      for (std::int64_t c = 0; c < dim; ++c)
+        to[c * view.strides[3]] = static_cast<float>(factor * static_cast<double>(from[c]));
+  }
+
+  const Problem& problem_;
+  const Tensors& tensors_;
+  const Gradients& gradients_;
+  Cut cut_;
+  Memory memory_;
+  ScaleParts scale_;
+  double softmax_scale_;
+  const TileFunctions& packing_;
+  const BackwardFunctions& functions_;
+  std::int64_t head_dim_, value_dim_;
+  Workers workers_;
+};
+
+}  // namespace
+
+std::optional<std::string> backward_refuses(const Problem& p, const DeviceFacts& facts,
+                                            const PlanOptions& options) {
+  if (options.num_splits > 1)
+    return "num_splits: a row's dQ takes in all keys in one order, got " + std::to_string(options.num_splits);
+  const std::int32_t threads = options.threads > 0 ? options.threads : facts.threads;
+  // More than the packed copies of any row or key.
+  constexpr double copies = 12;
+  if (auto reason = too_large(p, copies, threads)) return reason;
+  const double keys = static_cast<double>(p.batch) * static_cast<double>(p.kv_heads) *
+                      static_cast<double>(p.kv_len + backward_tile.panel);
+  const double width = static_cast<double>(p.head_dim) + static_cast<double>(p.value_dim) + 64;
+  if (copies * width * keys >= 0x1p60) return "shape: the workspace would exceed 2^62 bytes";
+  return std::nullopt;
+}
+
+void fill_backward_plan(Plan& plan, const DeviceFacts& facts, const PlanOptions& options) {
+  const Cut cut(plan.problem);
+  plan.block_q = backward_tile.block_q;
+  plan.block_kv = backward_tile.block_kv;
+  plan.num_splits = 1;
+  plan.work_items = cut.kv_heads() * std::max<std::int64_t>(cut.blocks(), cut.tiles() > 0 ? 1 : 0);
+  plan.threads = threads_for(plan.work_items, facts, options);
+  if (plan.work_items == 0) return;
+  plan.workspace_bytes = static_cast<std::size_t>(Memory(cut, plan.threads, nullptr).bytes());
+}
+
+Status run_backward(const Plan& plan, const Tensors& tensors, const Gradients& gradients, Workspace workspace,
+                    Stream) {
+  if (plan.work_items == 0) return {};
+  BackwardRun run(plan, tensors, gradients, workspace.data);
+  if (static_cast<std::int64_t>(workspace.bytes) < run.workspace_bytes())
+    return {StatusCode::invalid_argument,
+            "plan: was changed after planning; its workspace no longer suffices"};
+  run.run();
+  return {};
+}
+
+}  // namespace runmax::cpu

@@ -1,0 +1,108 @@
+// Running a backward plan: every view is checked against it first, so that no kernel sees a wrong shape.
+#include <array>
+#include <cmath>
+#include <new>
+#include <string>
+
+#include "registry/registry.hpp"
+#include "runmax/backward.hpp"
+#include "runtime/cuda_runtime.hpp"
+#include "runtime/device_memory.hpp"
+
+namespace runmax {
+namespace {
+
+using Shape = std::array<std::int64_t, 4>;
+
+std::string shape_text(const Shape& s) {
+  return "(" + std::to_string(s[0]) + ", " + std::to_string(s[1]) + ", " + std::to_string(s[2]) + ", " +
+         std::to_string(s[3]) + ")";
+}
+
+// What a view must be. An output whose elements share memory would keep only the last of them.
+struct Expected {
+  const char* name;
+  const TensorView& view;
+  DType dtype;
+  Shape shape;
+  bool output;
+};
+
+Status check_view(const Expected& expected, Device device) {
+  const auto& [name, view, dtype, shape, output] = expected;
+  const auto fail = [&, called = std::string(name)](const std::string& rule) {
+    return Status(StatusCode::invalid_argument, called + ": " + rule);
+  };
+  if (view.shape != shape)
+    return fail("shape (batch, heads, length, dim) must be " + shape_text(shape) + ", got " +
+                shape_text(view.shape));
+  if (view.dtype != dtype)
+    return fail("dtype must be " + std::string(dtype_name(dtype)) + ", got " +
+                std::string(dtype_name(view.dtype)));
+  if (!(view.device == device)) return fail("is on another device than the plan");
+  if (view.elements() == 0) return {};
+  if (view.data == nullptr) return fail("data is null");
+  if (reinterpret_cast<std::uintptr_t>(view.data) % static_cast<std::uintptr_t>(dtype_bytes(dtype)) != 0)
+    return fail("data must be aligned to its element of " + std::to_string(dtype_bytes(dtype)) + " bytes");
+  double reach = 0;
+  for (std::size_t axis = 0; axis < 4; ++axis) {
+    reach += static_cast<double>(shape[axis] - 1) * std::abs(static_cast<double>(view.strides[axis]));
+    if (output && shape[axis] > 1 && view.strides[axis] == 0)
+      return fail("is an output and cannot be broadcast (stride 0)");
+  }
+  if (reach * static_cast<double>(dtype_bytes(dtype)) >= 0x1p63)
+    return fail("strides reach beyond 2^63 bytes");
+  return {};
+}
+
+// An optional gradient may stand only where the problem has what it is the gradient of.
+Status check_optional(const char* name, const TensorView& view, bool has_option, const char* option) {
+  if (view.data == nullptr || has_option) return {};
+  return {StatusCode::invalid_argument,
+          std::string(name) + ": the problem has no " + option + "; leave this view empty"};
+}
+
+}  // namespace
+
+Status run_backward(const Plan& plan, const Tensors& tensors, const Gradients& gradients, Workspace workspace,
+                    Stream stream) {
+  const Problem& p = plan.problem;
+  const KernelEntry* kernel = find_backward_kernel(plan.kernel);
+  if (!kernel || !kernel->run_backward)
+    return {StatusCode::invalid_argument,
+            "plan: '" + plan.kernel +
+                "' is no backward kernel of this library; make the plan with plan_backward"};
+  const Shape q{p.batch, p.query_heads, p.query_len, p.head_dim},
+      k{p.batch, p.kv_heads, p.kv_len, p.head_dim}, v{p.batch, p.kv_heads, p.kv_len, p.value_dim},
+      o{p.batch, p.query_heads, p.query_len, p.value_dim}, row{p.batch, p.query_heads, p.query_len, 1};
+  for (const Expected& expected :
+       {Expected{"q", tensors.q, p.dtype, q, false}, Expected{"k", tensors.k, p.dtype, k, false},
+        Expected{"v", tensors.v, p.dtype, v, false}, Expected{"o", tensors.o, p.dtype, o, false},
+        Expected{"lse", tensors.lse, DType::f32, row, false},
+        Expected{"dout", gradients.dout, p.dtype, o, false}, Expected{"dq", gradients.dq, p.dtype, q, true},
+        Expected{"dk", gradients.dk, p.dtype, k, true}, Expected{"dv", gradients.dv, p.dtype, v, true}})
+    if (Status status = check_view(expected, plan.device); !status.ok()) return status;
+  for (Status status : {check_optional("dbias", gradients.dbias, p.bias, "bias"),
+                        check_optional("dsink", gradients.dsink, p.sink, "sink")})
+    if (!status.ok()) return status;
+  if (workspace.bytes < plan.workspace_bytes)
+    return {StatusCode::workspace_too_small, "workspace: needs " + std::to_string(plan.workspace_bytes) +
+                                                 " bytes, got " + std::to_string(workspace.bytes)};
+  if (plan.workspace_bytes > 0 && workspace.data == nullptr)
+    return {StatusCode::invalid_argument,
+            "workspace: data is null, needs " + std::to_string(plan.workspace_bytes) + " bytes"};
+  if (gradients.dq.elements() == 0 && gradients.dk.elements() == 0 && gradients.dv.elements() == 0) return {};
+  try {
+    if (plan.device.kind != DeviceKind::cuda)
+      return kernel->run_backward(plan, tensors, gradients, workspace, stream);
+    const CurrentDevice current(plan.device.index);
+    if (!current.status().ok()) return current.status();
+    return kernel->run_backward(plan, tensors, gradients, workspace, stream);
+  } catch (const std::bad_alloc&) {
+    return {StatusCode::out_of_memory, std::string(kernel->name) + ": out of host memory"};
+  } catch (const std::exception& error) {
+    return {StatusCode::internal_error, std::string(kernel->name) + ": " + error.what()};
+  }
+}
+
+}  // namespace runmax

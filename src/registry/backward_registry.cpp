@@ -1,0 +1,50 @@
+// The backward kernels.
+#include <array>
+
+#include "kernels/backward/cpu/launch.hpp"
+#include "registry/registry.hpp"
+
+namespace runmax {
+namespace {
+
+KernelEntry cpu_backward_entry() {
+  return {
+      .name = "cpu_backward",
+      .device = DeviceKind::cpu,
+      .choice = Choice::automatic,
+      .summary = "the engine's gradients: weights recomputed tile by tile, five products, no score matrix",
+      .computed_as =
+          "f32 multiply-add in tiles of at most 128 terms (fused where the processor has FMA), exp2 by "
+          "polynomial, row sums of dO * O in f64",
+      .serves = {.f32 = true,
+                 .ieee = true,
+                 .causal_bottom_right = true,
+                 .causal_top_left = true,
+                 .window = true,
+                 .batch_invariant = true},
+      .refuses = cpu::backward_refuses,
+      .fill_plan = cpu::fill_backward_plan,
+      .run_backward = cpu::run_backward};
+}
+
+}  // namespace
+
+std::span<const KernelEntry> backward_kernels() {
+  static const std::array list{cpu_backward_entry()};
+  return list;
+}
+
+const KernelEntry* find_backward_kernel(std::string_view name) {
+  for (const KernelEntry& kernel : backward_kernels())
+    if (kernel.name == name) return &kernel;
+  return nullptr;
+}
+
+std::vector<KernelInfo> list_backward_kernels() {
+  std::vector<KernelInfo> list;
+  for (const KernelEntry& kernel : backward_kernels())
+    list.push_back({kernel.name, kernel.device, kernel.summary, kernel.built});
+  return list;
+}
+
+}  // namespace runmax
