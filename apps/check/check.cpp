@@ -230,6 +230,8 @@ void judge_answers(const Problem& p, const inputs::HostInputs& drawn, const std:
       const reference::Head<float> head{{q, p.head_dim, 1}, {k, p.head_dim, 1}, {v, p.value_dim, 1},
                                         p.query_len,        p.kv_len,           p.head_dim,
                                         p.value_dim,        effective_scale(p)};
+      reference::ScoreOptions options;
+      options.softcap = p.softcap;
       std::size_t r = 0;
       reference::for_each_reference_row(
           head, rows, [&](std::int64_t i) { return keys_of(p, i); }, threads,
@@ -247,7 +249,8 @@ void judge_answers(const Problem& p, const inputs::HostInputs& drawn, const std:
               gates[a]->largest_score = std::max(gates[a]->largest_score, want.score_magnitude);
             }
             ++r;
-          });
+          },
+          options);
     }
   double largest_value = 0;
   for (const float value : drawn.v)
@@ -276,6 +279,7 @@ std::string hint_of(const Problem& p, const inputs::HostInputs& drawn, const std
     consider("matches bottom-right alignment", [](Problem& m) { m.causal = Causal::bottom_right; });
   consider("matches attention without the causal mask", [](Problem& m) { m.causal = Causal::none; });
   consider("matches attention without the window", [](Problem& m) { m.window = {}; });
+  consider("matches attention without the softcap", [](Problem& m) { m.softcap = 0; });
   consider("matches a softmax scale of 1", [](Problem& m) { m.softmax_scale = 1.0; });
   for (const Mistake& mistake : mistakes) {
     std::vector<KernelReport> trial(1);

@@ -37,7 +37,8 @@ inline double hostile_rtol(std::int64_t n, double score_magnitude, SequentialSum
          (sum == SequentialSum::allowed ? epsilon * static_cast<double>(n) / 2 : 0.0);
 }
 
-// Absolute part of the hostile gate: each of n terms and the division may round to a multiple of 2^-149.
+// Absolute part of the lesson gate and of the hostile gate, without which the reference rounded to FP32 might
+// fail: each of n terms and the division may round to a multiple of 2^-149.
 inline double subnormal_slack(std::int64_t n) { return static_cast<double>(n + 1) * 0x1p-149; }
 
 // Bound of |LSE - reference|. A relative error of the sum is an absolute one of its logarithm.

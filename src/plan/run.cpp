@@ -15,14 +15,13 @@ std::string shape_text(const std::array<std::int64_t, 4>& s) {
          std::to_string(s[3]) + ")";
 }
 
-Status check_view(const char* name, const TensorView& view, DType dtype, std::array<std::int64_t, 4> shape,
-                  Device device) {
-  const auto fail = [&](const std::string& rule) {
-    return Status(StatusCode::invalid_argument, std::string(name) + ": " + rule);
-  };
-  if (view.shape != shape)
-    return fail("shape (batch, heads, length, dim) must be " + shape_text(shape) + ", got " +
-                shape_text(view.shape));
+Status invalid(const char* name, const std::string& rule) {
+  return {StatusCode::invalid_argument, std::string(name) + ": " + rule};
+}
+
+// What is left once the shape is known to be right.
+Status check_memory(const char* name, const TensorView& view, DType dtype, Device device) {
+  const auto fail = [&](const std::string& rule) { return invalid(name, rule); };
   if (view.dtype != dtype)
     return fail("dtype must be " + std::string(dtype_name(dtype)) + ", got " +
                 std::string(dtype_name(view.dtype)));
@@ -33,9 +32,80 @@ Status check_view(const char* name, const TensorView& view, DType dtype, std::ar
     return fail("data must be aligned to its element of " + std::to_string(dtype_bytes(dtype)) + " bytes");
   double reach = 0;
   for (std::size_t axis = 0; axis < 4; ++axis)
-    reach += static_cast<double>(shape[axis] - 1) * std::abs(static_cast<double>(view.strides[axis]));
+    reach += static_cast<double>(view.shape[axis] - 1) * std::abs(static_cast<double>(view.strides[axis]));
   if (reach * static_cast<double>(dtype_bytes(dtype)) >= 0x1p63)
     return fail("strides reach beyond 2^63 bytes");
+  return {};
+}
+
+Status check_view(const char* name, const TensorView& view, DType dtype, std::array<std::int64_t, 4> shape,
+                  Device device) {
+  if (view.shape != shape)
+    return invalid(name, "shape (batch, heads, length, dim) must be " + shape_text(shape) + ", got " +
+                             shape_text(view.shape));
+  return check_memory(name, view, dtype, device);
+}
+
+// The tensor of an option: there if, and only if, the problem has the option. `shape` is the full one, and
+// `broadcasts` says of each dimension whether 1 may stand in its place.
+struct OptionTensor {
+  const char* name;
+  const char* field;  // of the problem
+  const TensorView& view;
+  bool asked;
+  DType dtype;
+  std::array<std::int64_t, 4> shape;
+  std::array<bool, 4> broadcasts;
+};
+
+Status check_option(const OptionTensor& option, Device device) {
+  const TensorView& view = option.view;
+  if (!option.asked) {
+    if (view.data == nullptr) return {};
+    return invalid(option.name, "was given, but the problem has no " + std::string(option.field));
+  }
+  if (view.data == nullptr && view.elements() == 0 && option.shape[0] * option.shape[1] > 0 &&
+      option.shape[2] * option.shape[3] > 0)
+    return invalid(option.name, "is needed: the problem has the option");
+  for (std::size_t axis = 0; axis < 4; ++axis) {
+    if (view.shape[axis] == option.shape[axis] || (option.broadcasts[axis] && view.shape[axis] == 1))
+      continue;
+    std::string rule = "shape must be " + shape_text(option.shape);
+    if (option.broadcasts != std::array<bool, 4>{}) {
+      rule += " or have 1 in its place for";
+      const char* names[] = {" batch", " heads", " queries", " keys"};
+      const char* comma = "";
+      for (std::size_t a = 0; a < 4; ++a)
+        if (option.broadcasts[a]) {
+          rule += comma + std::string(names[a]);
+          comma = ",";
+        }
+    }
+    return invalid(option.name, rule + ", got " + shape_text(view.shape));
+  }
+  return check_memory(option.name, view, option.dtype, device);
+}
+
+// A bias is f32, or of the problem's own type.
+DType bias_dtype(const Problem& p, const TensorView& bias) {
+  return bias.dtype == p.dtype ? p.dtype : DType::f32;
+}
+
+Status check_options(const Problem& p, const Tensors& t, Device device) {
+  const std::array<std::int64_t, 4> scores{p.batch, p.query_heads, p.query_len, p.kv_len};
+  const std::array<bool, 4> all{true, true, true, true};
+  for (const OptionTensor& option :
+       {OptionTensor{"mask", "mask", t.mask, p.mask, DType::boolean, scores, all},
+        OptionTensor{"bias", "bias", t.bias, p.bias, bias_dtype(p, t.bias), scores, all},
+        OptionTensor{"alibi_slopes",
+                     "alibi",
+                     t.alibi_slopes,
+                     p.alibi,
+                     DType::f32,
+                     {p.batch, p.query_heads, 1, 1},
+                     {true}},
+        OptionTensor{"sink", "sink", t.sink, p.sink, DType::f32, {1, p.query_heads, 1, 1}, {}}})
+    if (Status status = check_option(option, device); !status.ok()) return status;
   return {};
 }
 
@@ -63,6 +133,7 @@ Status run(const Plan& plan, const Tensors& tensors, Workspace workspace, Stream
             check_view("lse", tensors.lse, DType::f32, {p.batch, p.query_heads, p.query_len, 1}, plan.device);
         !status.ok())
       return status;
+  if (Status status = check_options(p, tensors, plan.device); !status.ok()) return status;
   if (workspace.bytes < plan.workspace_bytes)
     return {StatusCode::workspace_too_small, "workspace: needs " + std::to_string(plan.workspace_bytes) +
                                                  " bytes, got " + std::to_string(workspace.bytes)};
@@ -92,6 +163,11 @@ Status attention(const Tensors& tensors, const AttentionOptions& options, Stream
   problem.kv_heads = tensors.k.heads();
   problem.kv_len = tensors.k.length();
   problem.value_dim = tensors.v.dim();
+  // A tensor that is given asks for its option.
+  problem.mask = problem.mask || tensors.mask.data != nullptr;
+  problem.bias = problem.bias || tensors.bias.data != nullptr;
+  problem.alibi = problem.alibi || tensors.alibi_slopes.data != nullptr;
+  problem.sink = problem.sink || tensors.sink.data != nullptr;
   Result<DeviceFacts> facts = device_facts(tensors.q.device);
   if (!facts.ok()) return facts.status();
   Result<Plan> planned = plan(problem, facts.value(), options.plan);

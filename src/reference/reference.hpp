@@ -2,14 +2,16 @@
 //
 // It shares no code with the kernels, not even online_softmax.hpp: it takes the maximum over the whole row,
 // then the weights, then the sums. Besides O and LSE it returns what the gates measure errors with: A, the
-// sum of p_j * |v_jd| of every output element, and S, the largest |scale| * sum_d |q_d * k_d| of the row.
-// docs/numerics.md says what it does with infinities and NaN.
+// sum of p_j * |v_jd| of every output element, and S, the size of what a score of the row was added up from,
+// without options the largest |scale| * sum_d |q_d * k_d|. docs/numerics.md says what it does with infinities
+// and NaN.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <thread>
 #include <vector>
@@ -48,6 +50,28 @@ struct AllKeys {
   Keys operator()(std::int64_t) const { return {0, kv_len}; }
 };
 
+// What the options of a problem do to one head. A function that is empty, a softcap or a slope of 0: off.
+struct ScoreOptions {
+  double softcap = 0;  // c * tanh(score / c) takes the score's place
+  // Whether query i may attend to key j, what is added to the score (-inf: it may not attend), and whether
+  // dropout keeps the weight.
+  std::function<bool(std::int64_t i, std::int64_t j)> mask = {};
+  std::function<double(std::int64_t i, std::int64_t j)> bias = {};
+  std::function<bool(std::int64_t i, std::int64_t j)> keeps = {};
+  double kept_factor = 1;  // a kept weight is multiplied by this, after the sum
+  double slope = 0;        // ALiBi: - slope * |i + diagonal_offset - j|
+  std::int64_t diagonal_offset = 0;
+  std::vector<double> sink = {};  // one more score without a value, or none
+
+  bool change_scores() const { return softcap != 0 || mask || bias || slope != 0 || !sink.empty(); }
+  bool sees(std::int64_t i, std::int64_t j) const {
+    return (!mask || mask(i, j)) && !(bias && bias(i, j) == -std::numeric_limits<double>::infinity());
+  }
+};
+
+// A score this far below the largest has a weight under 2^-150, whatever its rounding: it is no part of S.
+constexpr double negligible_distance = 104.0;
+
 // The answer for one query row.
 template <class Real>
 struct Row {
@@ -83,12 +107,14 @@ class Prepared {
 
   // What one thread needs besides the answer.
   struct Scratch {
-    std::vector<Real> q, dot, rest, weight;
+    std::vector<Real> q, dot, rest, size, weight;
+    std::vector<char> visible;
   };
 
-  // The row of `head` whose visible keys are `keys`, a part of those prepared.
+  // The row of `head` whose keys by causality and window are `keys`, a part of those prepared.
   template <class T>
-  void row(const Head<T>& head, std::int64_t i, Keys keys, Scratch& scratch, Row<Real>& row) const {
+  void row(const Head<T>& head, std::int64_t i, Keys keys, const ScoreOptions& options, Scratch& scratch,
+           Row<Real>& row) const {
     using std::abs;
     using std::exp;
     using std::log;
@@ -98,52 +124,64 @@ class Prepared {
     row.magnitude.assign(static_cast<std::size_t>(value_dim_), Real(0));
     row.lse = -infinity;
     row.score_magnitude = Real(0);
-    row.keys = count;
-    if (count == 0) return;
+    row.keys = 0;
 
     scratch.q.resize(static_cast<std::size_t>(head_dim_));
     for (std::int64_t c = 0; c < head_dim_; ++c)
       scratch.q[static_cast<std::size_t>(c)] = static_cast<Real>(head.q(i, c));
     const std::int64_t first = keys.begin - keys_.begin;
-    row.score_magnitude = static_cast<Real>(std::abs(scale_)) * dots(first, count, scratch);
+    dots(first, count, scratch);
+    for (std::int64_t j = 0; j < count; ++j)
+      final_score(i, keys.begin + j, static_cast<std::size_t>(j), options, scratch);
 
     // The largest score. A NaN score is no candidate; it comes back in the sum.
-    const Real scale = static_cast<Real>(scale_);
-    std::int64_t top = -1;
-    for (std::int64_t j = 0; j < count; ++j) {
-      const Real score = scale * scratch.dot[static_cast<std::size_t>(j)];
-      if (score == score && (top < 0 || score > scale * scratch.dot[static_cast<std::size_t>(top)])) top = j;
+    Real max = -infinity, max_rest = 0;
+    for (std::size_t j = 0; j < static_cast<std::size_t>(count); ++j) {
+      if (!scratch.visible[j]) continue;
+      ++row.keys;
+      if (!(scratch.dot[j] > max)) continue;
+      max = scratch.dot[j];
+      max_rest = scratch.rest[j];
     }
-    const Real max = top < 0 ? -infinity : scale * scratch.dot[static_cast<std::size_t>(top)];
+    for (const double sink : options.sink)
+      if (static_cast<Real>(sink) > max) {
+        max = static_cast<Real>(sink);
+        max_rest = 0;
+      }
+    row.score_magnitude = score_magnitude(max, options, scratch);
 
-    // Weights. Where the largest score is finite, dot products are subtracted before scaling: their
-    // difference is nearly exact, whatever their size. Where all scores are -inf, every weight is 0.
+    // Weights. Scores are values with what rounding took from them, so that the difference of two is nearly
+    // exact, whatever their size. Where all scores are -inf, every weight is 0.
     const bool finite_max = max > -infinity && max < infinity;
-    const Real top_dot = finite_max ? scratch.dot[static_cast<std::size_t>(top)] : Real(0);
-    const Real top_rest = finite_max ? scratch.rest[static_cast<std::size_t>(top)] : Real(0);
-    scratch.weight.resize(static_cast<std::size_t>(count));
+    const auto weight_of = [&](Real score, Real rest) {
+      if (finite_max && abs(score) < infinity) return exp((score - max) + (rest - max_rest));
+      return exp(score - (max == -infinity ? Real(0) : max));
+    };
+    scratch.weight.assign(static_cast<std::size_t>(count), Real(0));
     Real sum = 0;
-    for (std::int64_t j = 0; j < count; ++j) {
-      const Real dot = scratch.dot[static_cast<std::size_t>(j)];
-      Real below = 0;
-      if (finite_max && abs(dot) < infinity)
-        below = scale * ((dot - top_dot) + (scratch.rest[static_cast<std::size_t>(j)] - top_rest));
-      else
-        below = scale * dot - (max == -infinity ? Real(0) : max);
-      const Real weight = exp(below);
-      scratch.weight[static_cast<std::size_t>(j)] = weight;
-      sum += weight;
+    for (std::size_t j = 0; j < static_cast<std::size_t>(count); ++j) {
+      if (!scratch.visible[j]) continue;
+      scratch.weight[j] = weight_of(scratch.dot[j], scratch.rest[j]);
+      sum += scratch.weight[j];
     }
+    for (const double sink : options.sink) sum += weight_of(static_cast<Real>(sink), Real(0));
 
     Real* out = row.out.data();
     Real* magnitude = row.magnitude.data();
     for (std::int64_t j = 0; j < count; ++j) {
+      if (!scratch.visible[static_cast<std::size_t>(j)]) continue;
       const Real weight = scratch.weight[static_cast<std::size_t>(j)];
+      Real factor = 1, trace = 0;
+      if (options.keeps) {
+        factor = options.keeps(i, keys.begin + j) ? static_cast<Real>(options.kept_factor) : Real(0);
+        // Dropping a row's heavy keys may leave weights that FP32 does not hold: A keeps a trace of them.
+        trace = Real(0x1p-16) * static_cast<Real>(options.kept_factor);
+      }
       const Real* value = v_.data() + (first + j) * value_dim_;
       for (std::int64_t c = 0; c < value_dim_; ++c) {
         const Real term = weight * value[c];
-        out[c] += term;
-        magnitude[c] += abs(term);
+        out[c] += factor * term;
+        magnitude[c] += (factor + trace) * abs(term);
       }
     }
     // A row whose scores are all -inf has the sum 0 and is like one that sees no key.
@@ -152,19 +190,20 @@ class Prepared {
       out[c] *= normalizer;
       magnitude[c] *= normalizer;
     }
-    row.lse = sum == Real(0) ? -infinity : max + (finite_max ? scale * top_rest : Real(0)) + log(sum);
+    row.lse = sum == Real(0) ? -infinity : max + (finite_max ? max_rest : Real(0)) + log(sum);
   }
 
  private:
   // Dot products of the scratch query with `count` keys from `first`, each as a value and what rounding took
-  // from it (TwoSum), so that two nearly equal huge scores still differ by the right amount. A product of two
-  // floats is exact in double. Returns the largest sum of |q_c * k_c|.
-  Real dots(std::int64_t first, std::int64_t count, Scratch& scratch) const {
+  // from it (TwoSum), so that two nearly equal huge scores still differ by the right amount, and the sum of
+  // |q_c * k_c|. A product of two floats is exact in double.
+  void dots(std::int64_t first, std::int64_t count, Scratch& scratch) const {
     using std::abs;
     const auto padded = static_cast<std::size_t>(count);
     scratch.dot.resize(padded);
     scratch.rest.resize(padded);
-    Real largest = 0;
+    scratch.size.resize(padded);
+    scratch.visible.resize(padded);
     for (std::int64_t group = first / lanes; group * lanes < first + count; ++group) {
       const Real* k = k_.data() + group * lanes * head_dim_;
       Real dot[lanes] = {}, rest[lanes] = {}, size[lanes] = {};
@@ -184,9 +223,64 @@ class Prepared {
         if (j < 0 || j >= count) continue;
         scratch.dot[static_cast<std::size_t>(j)] = dot[t];
         scratch.rest[static_cast<std::size_t>(j)] = rest[t];
-        // A key with an infinite or NaN score has weight 0 or makes the row NaN; it must not widen a bound.
-        if (size[t] > largest && size[t] < std::numeric_limits<Real>::infinity()) largest = size[t];
+        scratch.size[static_cast<std::size_t>(j)] = size[t];
       }
+    }
+  }
+
+  // From the dot product of query i and key j, at place `at` of the scratch, to the score that is
+  // exponentiated, the size of what it was added up from, and whether the key is visible.
+  void final_score(std::int64_t i, std::int64_t j, std::size_t at, const ScoreOptions& options,
+                   Scratch& scratch) const {
+    using std::abs;
+    const Real infinity = std::numeric_limits<Real>::infinity();
+    Real& score = scratch.dot[at];
+    Real& rest = scratch.rest[at];
+    Real& size = scratch.size[at];
+    scratch.visible[at] = options.sees(i, j) ? 1 : 0;
+    const Real scale = static_cast<Real>(scale_);
+    const Real scaled = scale * score;
+    rest = std::fma(scale, score, -scaled) + scale * rest;
+    score = scaled;
+    size *= abs(scale);
+    if (options.softcap != 0) {
+      const Real cap = static_cast<Real>(options.softcap);
+      score = cap * std::tanh((score + (abs(score) < infinity ? rest : Real(0))) / cap);
+      rest = 0;
+    }
+    const auto add = [&](Real term, Real term_rest) {
+      const Real next = score + term;
+      const Real kept = next - score;
+      rest += (score - (next - kept)) + (term - kept) + term_rest;
+      score = next;
+      size += abs(term);
+    };
+    if (options.bias) add(static_cast<Real>(options.bias(i, j)), Real(0));
+    if (options.slope != 0) {
+      const Real distance = static_cast<Real>(abs(i + options.diagonal_offset - j));
+      const Real slope = static_cast<Real>(options.slope);
+      const Real term = -slope * distance;
+      add(term, std::fma(-slope, distance, -term));
+    }
+  }
+
+  // S: over the visible keys whose score is finite. A key with an infinite or NaN score has weight 0 or makes
+  // the row NaN; it must not widen a bound, and neither must one that options push out of sight.
+  Real score_magnitude(Real max, const ScoreOptions& options, const Scratch& scratch) const {
+    const Real infinity = std::numeric_limits<Real>::infinity();
+    const bool all = !options.change_scores();
+    Real largest = 0;
+    for (std::size_t j = 0; j < scratch.size.size(); ++j) {
+      const Real size = scratch.size[j];
+      if (!scratch.visible[j] || !(size > largest && size < infinity)) continue;
+      const Real error = size * Real(0x1p-21);
+      if (all || scratch.dot[j] + error >= max - static_cast<Real>(negligible_distance)) largest = size;
+    }
+    for (const double sink : options.sink) {
+      const Real size = static_cast<Real>(std::abs(sink));
+      if (size > largest && size < infinity &&
+          static_cast<Real>(sink) >= max - static_cast<Real>(negligible_distance))
+        largest = size;
     }
     return largest;
   }
@@ -200,11 +294,12 @@ class Prepared {
 
 // One row on its own: O(N) work to convert, O(N) memory.
 template <class Real = double, class T, class Visible>
-void reference_row(const Head<T>& head, std::int64_t i, Visible visible, Row<Real>& row) {
+void reference_row(const Head<T>& head, std::int64_t i, Visible visible, Row<Real>& row,
+                   const ScoreOptions& options = {}) {
   const Keys keys = visible(i);
   const Prepared<Real> prepared(head, keys);
   typename Prepared<Real>::Scratch scratch;
-  prepared.row(head, i, keys, scratch, row);
+  prepared.row(head, i, keys, options, scratch, row);
 }
 
 template <class Real = double, class T>
@@ -244,10 +339,11 @@ inline std::vector<std::int64_t> sampled_rows(std::int64_t query_len, std::int64
 }
 
 // Computes the given rows (ascending or not) on `threads` threads and hands each to sink(i, row) on the
-// calling thread, in the order of `rows`. `visible(i)` is called from all threads.
+// calling thread, in the order of `rows`. `visible(i)` and the functions of `options` are called from all
+// threads.
 template <class Real = double, class T, class Visible, class Sink>
 void for_each_reference_row(const Head<T>& head, const std::vector<std::int64_t>& rows, Visible visible,
-                            int threads, Sink sink) {
+                            int threads, Sink sink, const ScoreOptions& options = {}) {
   if (rows.empty()) return;
   Keys all{std::numeric_limits<std::int64_t>::max(), 0};
   for (const std::int64_t i : rows) {
@@ -267,7 +363,7 @@ void for_each_reference_row(const Head<T>& head, const std::vector<std::int64_t>
     const auto work = [&] {
       typename Prepared<Real>::Scratch scratch;
       for (std::size_t r = next++; r < count; r = next++)
-        prepared.row(head, rows[start + r], visible(rows[start + r]), scratch, batch[r]);
+        prepared.row(head, rows[start + r], visible(rows[start + r]), options, scratch, batch[r]);
     };
     const auto helpers =
         std::min<std::size_t>(static_cast<std::size_t>(std::max(threads, 1)), (count + 3) / 4) - 1;

@@ -15,6 +15,12 @@ constexpr Features serves{.f32 = true,
                           .window = true,
                           .batch_invariant = true};
 
+constexpr Features online_serves() {
+  Features online = serves;
+  online.softcap = online.alibi = online.sink = online.mask = online.bias = online.dropout = true;
+  return online;
+}
+
 }  // namespace
 
 KernelEntry cpu_online_entry() {
@@ -23,7 +29,7 @@ KernelEntry cpu_online_entry() {
           .choice = Choice::automatic,
           .summary = "the engine: SIMD tiles, running maximum, threads over heads, rows and keys",
           .computed_as = arithmetic,
-          .serves = serves,
+          .serves = online_serves(),
           .refuses = cpu::online_refuses,
           .fill_plan = cpu::fill_online_plan,
           .run = cpu::run_online};

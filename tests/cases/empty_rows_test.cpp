@@ -6,9 +6,6 @@ namespace {
 
 RUNMAX_CASES_ON_ALL_KERNELS();
 
-// The mask itself: no kernel takes one yet.
-TEST(CaseRefused, O001_ABooleanMaskIsRefusedByName) { expect_refused_by_all("q2:k2:d1:mask", "mask"); }
-
 TEST_P(Case, O001_RowThatSeesNothingIsZeroAndItsNeighboursAreUnaffected) {
   // Row 0 sees no key by causality, row 1 by nothing but itself.
   const Problem p = problem("q2:k1:d1:scale=1:causal");

@@ -7,11 +7,6 @@ namespace {
 
 RUNMAX_CASES_ON_ALL_KERNELS();
 
-TEST(CaseRefused, O003_O005_AnAdditiveBiasIsRefusedByName) {
-  expect_refused_by_all("q1:k650:d1:bias", "bias");
-  expect_refused_by_all("q1:k3:d1:bias", "bias");
-}
-
 TEST_P(Case, O003_BlocksThatAreWhollyMinusInfinityAreSurvived) {
   // The same with K as the source of -inf: leading, trailing and middle blocks.
   const std::int64_t first_live[] = {640, 0, 320};
@@ -35,10 +30,6 @@ TEST_P(Case, O003_ARowOfScoresThatAreAllMinusInfinityIsLikeAnEmptyOne) {
   const Problem p = problem("q1:k70:d1:scale=1");
   const auto answer = run(p, rows({1}), rows(std::vector<float>(70, -infinity)), row_indices(v_shape(p)));
   if (answer) expect_empty_row(*answer, 0, 0, 0);
-}
-
-TEST(CaseRefused, O004_ABooleanMaskIsRefusedByName) {
-  expect_refused_by_all("q1:k2:d1:scale=1:mask", "mask");
 }
 
 TEST_P(Case, O004_MaskingIsStructuralHoweverLowTheVisibleScoresAre) {

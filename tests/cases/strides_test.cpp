@@ -91,11 +91,6 @@ TEST_P(Case, O024_BroadcastInputsHaveStrideZero) {
   if (answer) expect_all(*answer, 3, 6, std::log(7.0));
 }
 
-TEST(CaseRefused, O024_O025_ABiasIsRefusedByName) {
-  expect_refused_by_all("q2:k5:d1:bias", "bias");
-  expect_refused_by_all("h16:q43:d64:bias", "bias");
-}
-
 TEST_P(Case, O025_OddLengthsInManyHeads) {
   const Problem p = problem("h16:q43:d64");
   const auto answer = run(p, mean_index(p));

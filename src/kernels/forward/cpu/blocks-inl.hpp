@@ -148,14 +148,6 @@ inline void scores(const ScoreTile& t) {
     }
 }
 
-// Lanes [begin, end) of a vector that starts at key `at`.
-HWY_INLINE hn::Mask<Floats> lanes_between(std::int64_t at, TileKeys keys) {
-  const Floats d;
-  const auto low = static_cast<std::size_t>(std::clamp<std::int64_t>(keys.begin - at, 0, lanes));
-  const auto high = static_cast<std::size_t>(std::clamp<std::int64_t>(keys.end - at, 0, lanes));
-  return hn::AndNot(hn::FirstN(d, low), hn::FirstN(d, high));
-}
-
 HWY_INLINE float largest_score(const float* scores, TileKeys keys) {
   const Floats d;
   const Vector lowest = hn::Set(d, std::numeric_limits<float>::lowest());

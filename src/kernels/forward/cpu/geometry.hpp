@@ -173,16 +173,53 @@ inline float natural_lse(const SoftmaxState<float>& state, const ScaleParts& sca
                             static_cast<double>(std::log(state.sum)));
 }
 
+// What joins a row after its last key.
+struct RowEnd {
+  const TensorView* sink = nullptr;  // (1, query_heads, 1, 1): a score without a value
+  double kept_factor = 1;            // of the weights that dropout kept
+  bool any() const { return sink != nullptr || kept_factor != 1; }
+};
+
+struct EndedRow {
+  double factor = 1;  // of out / sum
+  float lse = 0;
+};
+
+// In double: once a row, and a sink far above all scores leaves an output that is small, not 0.
+inline EndedRow end_row(const RowEnd& end, std::int64_t head, const SoftmaxState<float>& state,
+                        const ScaleParts& scale) {
+  if (!end.sink) return {end.kept_factor, natural_lse(state, scale)};
+  const double sink = static_cast<const float*>(end.sink->data)[head * end.sink->strides[1]];
+  const double minus_infinity = -std::numeric_limits<double>::infinity();
+  const double max =
+      state.sum == 0.0f ? minus_infinity : static_cast<double>(state.max) * scale.natural_scale;
+  const double top = softmax_max(max, sink);
+  const double keys = state.sum == 0.0f ? 0.0 : static_cast<double>(state.sum) * std::exp(max - top);
+  const double total = keys + std::exp(sink - softmax_shift(top));
+  if (total == 0) return {0.0, -std::numeric_limits<float>::infinity()};
+  return {end.kept_factor * (keys / total), static_cast<float>(top + std::log(total))};
+}
+
 // Writes rows of the result, and their LSE if it is wanted: out / sum for the states in `max` and `sum`.
 // `out` (rows, padded value_dim) is the caller's scratch.
 inline void store_rows(const Geometry& geometry, const Tensors& t, const TileFunctions& functions,
                        std::int64_t kv_head, std::int64_t first, std::int64_t rows, float* out,
-                       const float* max, const float* sum, const ScaleParts& scale) {
+                       const float* max, const float* sum, const ScaleParts& scale, const RowEnd& end = {}) {
   const std::int64_t value_dim = geometry.problem().value_dim;
+  const auto ended = [&](const RowAddress& at, std::int64_t r) {
+    return end_row(end, at.head, {max[r], sum[r]}, scale);
+  };
   const auto store = [&](const RowAddress& at, std::int64_t done, std::int64_t count) {
     float* to = head_data(t.o, at.batch, at.head) + at.query * t.o.strides[2];
     for (std::int64_t r = done; r < done + count; ++r, to += t.o.strides[2]) {
       float* row = out + r * padded(value_dim);
+      if (end.any()) {
+        functions.normalize(row, value_dim, sum[r], row);
+        const double factor = ended(at, r).factor;
+        for (std::int64_t c = 0; c < value_dim; ++c)
+          to[c * t.o.strides[3]] = static_cast<float>(factor * row[c]);
+        continue;
+      }
       if (t.o.strides[3] == 1) {
         functions.normalize(row, value_dim, sum[r], to);
         continue;
@@ -192,8 +229,7 @@ inline void store_rows(const Geometry& geometry, const Tensors& t, const TileFun
     }
     if (!t.lse.data) return;
     float* lse = head_data(t.lse, at.batch, at.head) + at.query * t.lse.strides[2];
-    for (std::int64_t r = done; r < done + count; ++r, lse += t.lse.strides[2])
-      *lse = natural_lse({max[r], sum[r]}, scale);
+    for (std::int64_t r = done; r < done + count; ++r, lse += t.lse.strides[2]) *lse = ended(at, r).lse;
   };
   for_each_run(geometry, kv_head, first, rows, store);
 }

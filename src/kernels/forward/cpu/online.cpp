@@ -5,6 +5,7 @@
 
 #include "kernels/forward/cpu/geometry.hpp"
 #include "kernels/forward/cpu/launch.hpp"
+#include "kernels/forward/cpu/options.hpp"
 #include "kernels/forward/cpu/tiles.hpp"
 #include "runtime/workers.hpp"
 
@@ -81,6 +82,9 @@ struct Scratch {
   KeyRange* visible;
   float* k;
   float* v;
+  // Of options that hide keys.
+  std::uint64_t* sees;  // (score_rows, visible_words)
+  Options::Buffers gathered;
 };
 
 struct Memory {
@@ -136,6 +140,11 @@ struct Memory {
     scratch.visible = reinterpret_cast<KeyRange*>(regions.take(4 * rows));
     scratch.k = regions.take(keys * p.head_dim);
     scratch.v = regions.take(keys * padded(p.value_dim));
+    const bool hides = Options::hides_keys(p);
+    scratch.sees = reinterpret_cast<std::uint64_t*>(regions.take(hides ? score_rows * 2 * visible_words : 0));
+    scratch.gathered.bias = regions.take(hides ? forward_tile.block_kv : 0);
+    scratch.gathered.mask = reinterpret_cast<std::uint8_t*>(
+        regions.take(hides ? forward_tile.block_kv / std::int64_t{sizeof(float)} : 0));
     return scratch;
   }
 };
@@ -148,8 +157,12 @@ class OnlineRun {
         geometry_(problem_),
         schedule_(geometry_, plan.num_splits, plan.threads),
         memory_(geometry_, schedule_, plan.threads, workspace),
-        scale_(split_scale(effective_scale(problem_))),
+        options_(problem_, tensors),
+        product_scale_(split_scale(effective_scale(problem_))),
+        scale_(options_.weight_scale(product_scale_)),
+        score_units_(options_.score_units(product_scale_)),
         functions_(tile_functions()),
+        option_functions_(option_functions()),
         value_dim_(padded(problem_.value_dim)),
         in_place_(values_in_place(tensors.v)),
         workers_(plan.threads) {}
@@ -285,26 +298,28 @@ class OnlineRun {
       for (std::int64_t key =
                split_begin + (begin - split_begin) / forward_tile.block_kv * forward_tile.block_kv;
            key < end; key += forward_tile.block_kv)
-        add_tile(scratch, kv_head, slot, rows, key, std::min(key + forward_tile.block_kv, split_end));
+        add_tile(scratch, kv_head, slot, first, rows, key, std::min(key + forward_tile.block_kv, split_end));
     }
     if (schedule_.num_splits > 1) return;
     store_rows(geometry_, tensors_, functions_, kv_head, first, rows, scratch.out, scratch.states.max,
-               scratch.states.sum, scale_);
+               scratch.states.sum, scale_, options_.row_end());
   }
 
-  void add_tile(const Scratch& scratch, std::int64_t kv_head, std::int64_t slot, std::int64_t rows,
-                std::int64_t key, std::int64_t end) const {
+  void add_tile(const Scratch& scratch, std::int64_t kv_head, std::int64_t slot, std::int64_t first,
+                std::int64_t rows, std::int64_t key, std::int64_t end) const {
     for (std::int64_t r = 0; r < rows; ++r) {
       const KeyRange keys = scratch.visible[r];
       const std::int64_t low = std::clamp(keys.begin, key, end);
       const std::int64_t high = std::clamp(keys.end, low, end);
       scratch.keys[r] = {static_cast<std::int32_t>(low - key), static_cast<std::int32_t>(high - key)};
     }
+    if (options_.hides_keys() && !leave_out_hidden_rows(scratch, kv_head, first, rows, key)) return;
     ScoreTile scores;
     scores.head_dim = problem_.head_dim;
     scores.scores = scratch.scores;
     scores.scores_stride = score_stride;
-    scores.lane_max = scratch.lane_max;
+    // Options move the maximum: their own pass finds it.
+    scores.lane_max = options_.transforms() ? nullptr : scratch.lane_max;
     WeightTile weights;
     weights.scores = scratch.scores;
     weights.scores_stride = score_stride;
@@ -314,6 +329,7 @@ class OnlineRun {
     values.weights = scratch.scores;
     values.weights_stride = score_stride;
     values.padded_value_dim = value_dim_;
+    values.visible = options_.hides_keys() ? scratch.sees : nullptr;
     take_keys(scratch, kv_head, slot, key, end - key, scores, values);
     for (std::int64_t r = 0; r < rows; r += forward_tile.score_rows) {
       scores.q = scratch.q + r * problem_.head_dim;
@@ -323,9 +339,61 @@ class OnlineRun {
       values.rescale = weights.states.rescale;
       values.out = scratch.out + r * value_dim_;
       functions_.scores(scores);
+      if (options_.transforms()) transform(scratch, scores, kv_head, first + r, key);
       functions_.weights(weights);
-      functions_.values(values);
+      if (options_.drops()) drop(scores, kv_head, first + r, key);
+      if (options_.hides_keys())
+        functions_.masked_values(values);
+      else
+        functions_.values(values);
     }
+  }
+
+  // Takes a tile's keys from register tiles of rows to which mask and bias hide all of them; a single such
+  // row keeps them, so that the six stay together. False if nothing is left.
+  bool leave_out_hidden_rows(const Scratch& scratch, std::int64_t kv_head, std::int64_t first,
+                             std::int64_t rows, std::int64_t key) const {
+    bool any = false;
+    for (std::int64_t tile = 0; tile < rows; tile += forward_tile.rows) {
+      const std::int64_t end = std::min(tile + forward_tile.rows, rows);
+      bool sees = false;
+      for (std::int64_t r = tile; r < end && !sees; ++r)
+        sees = options_.sees_any(geometry_.address(kv_head, first + r), key, scratch.keys[r]);
+      if (!sees) std::fill(scratch.keys + tile, scratch.keys + end, TileKeys{});
+      any = any || sees;
+    }
+    return any;
+  }
+
+  // Rows of a block of scores, the first of which is row `first` of the KV head; keys from `key` on.
+  template <class Row>
+  void for_each_row_of(const ScoreTile& scores, std::int64_t kv_head, std::int64_t first, Row row) const {
+    for_each_run(geometry_, kv_head, first, scores.rows,
+                 [&](RowAddress at, std::int64_t done, std::int64_t count) {
+                   for (std::int64_t r = done; r < done + count; ++r, ++at.query)
+                     row(at, scores.keys[r], scores.scores + r * scores.scores_stride, r);
+                 });
+  }
+
+  void transform(const Scratch& scratch, const ScoreTile& scores, std::int64_t kv_head, std::int64_t first,
+                 std::int64_t key) const {
+    const std::int64_t offset = diagonal_offset(problem_.causal, problem_.query_len, problem_.kv_len);
+    for_each_row_of(scores, kv_head, first,
+                    [&](const RowAddress& at, TileKeys keys, float* row_scores, std::int64_t r) {
+                      OptionRow row = options_.row(at, offset, key, keys, scratch.gathered);
+                      row.scores = row_scores;
+                      row.lane_max = scratch.lane_max + r * forward_tile.panel;
+                      if (options_.hides_keys()) row.visible = scratch.sees + r * visible_words;
+                      option_functions_.transform(score_units_, row);
+                    });
+  }
+
+  void drop(const ScoreTile& scores, std::int64_t kv_head, std::int64_t first, std::int64_t key) const {
+    for_each_row_of(scores, kv_head, first,
+                    [&](const RowAddress& at, TileKeys keys, float* weights, std::int64_t) {
+                      option_functions_.drop(weights, keys, options_.dropout_key(at),
+                                             options_.dropout_threshold_word(), at.query, key);
+                    });
   }
 
   // Folds the splits of a tile's rows into the first, in ascending order, with the algebra of
@@ -350,7 +418,7 @@ class OnlineRun {
     }
     store_rows(geometry_, tensors_, functions_, kv_head, first, rows,
                memory_.partial_out + states * value_dim_, memory_.partial_max + states,
-               memory_.partial_sum + states, scale_);
+               memory_.partial_sum + states, scale_, options_.row_end());
   }
 
   // The weight of a score that lies x below the maximum.
@@ -372,8 +440,12 @@ class OnlineRun {
   Geometry geometry_;
   Schedule schedule_;
   Memory memory_;
-  ScaleParts scale_;
+  Options options_;
+  ScaleParts product_scale_;  // of the scores as the product gives them
+  ScaleParts scale_;          // of the scores as options leave them
+  ScoreUnits score_units_;
   const TileFunctions& functions_;
+  const OptionFunctions& option_functions_;
   std::int64_t value_dim_;
   bool in_place_;
   Workers workers_;

@@ -13,16 +13,12 @@
 #include <cstdint>
 
 #include "kernels/forward/cpu/config.hpp"
+#include "kernels/forward/cpu/lanes-inl.hpp"
 #include "kernels/forward/cpu/tiles.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace runmax::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-using Floats = hn::CappedTag<float, forward_tile.panel>;
-using Vector = hn::Vec<Floats>;
-constexpr std::int64_t lanes = static_cast<std::int64_t>(hn::MaxLanes(Floats()));
-static_assert(forward_tile.panel % lanes == 0);
 
 // Vectors of a full register tile: 6 x 4 of 32 registers with AVX-512, 6 x 2 of 16 elsewhere.
 constexpr int tile_vectors = lanes == 16 ? 4 : 2;

@@ -16,6 +16,7 @@
 #include <hwy/highway.h>
 
 #include "kernels/forward/cpu/blocks-inl.hpp"
+#include "kernels/forward/cpu/masked_values-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace runmax::cpu::HWY_NAMESPACE {
@@ -156,6 +157,7 @@ const TileFunctions* functions() {
                                    weights,
                                    largest,
                                    values,
+                                   masked_values,
                                    normalize,
                                    exp2_array};
   return &table;

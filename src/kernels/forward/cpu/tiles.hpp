@@ -78,6 +78,8 @@ struct ValueTile {
   const TileKeys* keys = nullptr;
   const float* rescale = nullptr;  // (rows); null: 1
   float* out = nullptr;            // (rows, padded_value_dim)
+  // (rows, words of score_options.hpp): for masked_values alone, which keys within `keys` each row sees.
+  const std::uint64_t* visible = nullptr;
 };
 
 struct TileFunctions {
@@ -97,6 +99,8 @@ struct TileFunctions {
   // The largest of `count` scores, NaN left out; the lowest finite number if there is none.
   float (*largest)(const float* scores, std::int64_t count);
   void (*values)(const ValueTile&);
+  // The same where rows do not see all of their keys; those they do not see have weight 0.
+  void (*masked_values)(const ValueTile&);
   // to[i] = out[i] / sum, and 0 if sum is 0; `to` may be `out`.
   void (*normalize)(const float* out, std::int64_t count, float sum, float* to);
   // out[i] = exp2(scale * in[i]) as `weights` computes it: in[i] <= 0 < scale.
