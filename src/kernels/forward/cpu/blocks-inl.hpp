@@ -57,8 +57,7 @@ struct ScoreStep {
   bool last;
 };
 
-// `tiles` register tiles of `rows` rows, one below the other, against the same panels. What stands between
-// two register tiles is not hidden behind their multiply-adds: here it is a few additions.
+// `tiles` register tiles of `rows` rows against the same panels.
 template <int rows, Into into>
 HWY_NOINLINE void score_strip(const ScoreTile& t, std::int64_t first, std::int64_t tiles, TileKeys panels,
                               const ScoreStep& step) {
@@ -67,18 +66,11 @@ HWY_NOINLINE void score_strip(const ScoreTile& t, std::int64_t first, std::int64
   float* lane_max = step.last && t.lane_max ? t.lane_max + first * forward_tile.panel : nullptr;
   float* scores = t.scores + first * t.scores_stride;
   const auto strip = [&](auto vectors, std::int64_t key) HWY_ATTR {
-    const float* k = t.k + key / forward_tile.panel * panel_stride + step.c0 * forward_tile.panel +
-                     key % forward_tile.panel;
-    const float* query = q;
-    float* to = scores + key;
-    float* largest = lane_max;
-    for (std::int64_t tile = 0; tile < tiles; ++tile) {
-      score_register_tile<rows, decltype(vectors)::value, into>(query, k, panel_stride, step.depth, to,
-                                                                t.scores_stride, largest);
-      query += forward_tile.rows * t.head_dim;
-      to += forward_tile.rows * t.scores_stride;
-      if (largest) largest += forward_tile.rows * forward_tile.panel;
-    }
+    score_register_tiles<rows, decltype(vectors)::value, into>(
+        tiles, q, forward_tile.rows * t.head_dim,
+        t.k + key / forward_tile.panel * panel_stride + step.c0 * forward_tile.panel +
+            key % forward_tile.panel,
+        panel_stride, step.depth, scores + key, t.scores_stride, lane_max);
   };
   std::int64_t key = panels.begin * forward_tile.panel;
   const std::int64_t end = panels.end * forward_tile.panel;
@@ -264,17 +256,14 @@ HWY_INLINE ValueGroup value_group(const ValueTile& t, std::int64_t channel) {
 
 // out (rows, out_stride) += weights * V over `keys`, for all channels of the group: `tiles` register tiles of
 // `rows` rows, one below the other.
-template <int rows, Into into>
+template <int rows, Into into, From from = From::cache>
 HWY_NOINLINE void value_strip(const ValueTile& t, const ValueGroup& group, std::int64_t first,
                               std::int64_t tiles, TileKeys keys, float* out, std::int64_t out_stride) {
-  const std::int64_t ahead = t.v.from_memory ? prefetch_rows * group.stride : 0;
   const auto strip = [&](auto vectors, std::int64_t channel) HWY_ATTR {
-    const float* v = group.v + keys.begin * group.stride + channel;
-    const float* p = t.weights + first * t.weights_stride + keys.begin;
-    for (std::int64_t tile = 0; tile < tiles; ++tile)
-      value_register_tile<rows, decltype(vectors)::value, into>(
-          p + tile * forward_tile.rows * t.weights_stride, t.weights_stride, v, group.stride,
-          keys.end - keys.begin, out + tile * forward_tile.rows * out_stride + channel, out_stride, ahead);
+    value_register_tiles<rows, decltype(vectors)::value, into, from>(
+        tiles, t.weights + first * t.weights_stride + keys.begin, t.weights_stride,
+        group.v + keys.begin * group.stride + channel, group.stride, keys.end - keys.begin, out + channel,
+        out_stride);
   };
   std::int64_t c = 0;
   for (; c + tile_width <= group.width; c += tile_width)
@@ -282,28 +271,28 @@ HWY_NOINLINE void value_strip(const ValueTile& t, const ValueGroup& group, std::
   for (; c < group.width; c += lanes) strip(std::integral_constant<int, 1>(), c);
 }
 
-template <Into into>
+template <Into into, From from = From::cache>
 HWY_NOINLINE void value_rows(const ValueTile& t, const ValueGroup& group, std::int64_t first,
                              std::int64_t rows, TileKeys keys, float* out, std::int64_t out_stride) {
   const std::int64_t whole = rows / forward_tile.rows;
-  if (whole > 0) value_strip<tile_rows, into>(t, group, first, whole, keys, out, out_stride);
+  if (whole > 0) value_strip<tile_rows, into, from>(t, group, first, whole, keys, out, out_stride);
   first += whole * forward_tile.rows;
   out += whole * forward_tile.rows * out_stride;
   switch (rows % forward_tile.rows) {
     case 1:
-      value_strip<1, into>(t, group, first, 1, keys, out, out_stride);
+      value_strip<1, into, from>(t, group, first, 1, keys, out, out_stride);
       break;
     case 2:
-      value_strip<2, into>(t, group, first, 1, keys, out, out_stride);
+      value_strip<2, into, from>(t, group, first, 1, keys, out, out_stride);
       break;
     case 3:
-      value_strip<3, into>(t, group, first, 1, keys, out, out_stride);
+      value_strip<3, into, from>(t, group, first, 1, keys, out, out_stride);
       break;
     case 4:
-      value_strip<4, into>(t, group, first, 1, keys, out, out_stride);
+      value_strip<4, into, from>(t, group, first, 1, keys, out, out_stride);
       break;
     case 5:
-      value_strip<5, into>(t, group, first, 1, keys, out, out_stride);
+      value_strip<5, into, from>(t, group, first, 1, keys, out, out_stride);
       break;
     default:
       break;
@@ -400,8 +389,12 @@ inline void values(const ValueTile& t) {
         while (end_row < t.rows && shared_in(end_row, begin, end) == own)
           end_row = std::min(end_row + forward_tile.rows, t.rows);
         if (own.keys.begin >= own.keys.end) continue;
-        value_rows<Into::fresh>(t, group, first, end_row - first, own.keys,
-                                t.out + first * t.padded_value_dim + group.channel, t.padded_value_dim);
+        float* out = t.out + first * t.padded_value_dim + group.channel;
+        if (t.v.from_memory)
+          value_rows<Into::fresh, From::memory>(t, group, first, end_row - first, own.keys, out,
+                                                t.padded_value_dim);
+        else
+          value_rows<Into::fresh>(t, group, first, end_row - first, own.keys, out, t.padded_value_dim);
       }
     }
   }

@@ -69,12 +69,15 @@ HWY_INLINE void score_register_tile(const float* HWY_RESTRICT q, const float* HW
   }
 }
 
+// Whether rows of V are in the cache, or have to be asked for ahead of their use.
+enum class From { cache, memory };
+
 // out += weights * V for `rows` rows, `keys` keys and `vectors` vectors of channels, summed in registers
 // first.
-template <int rows, int vectors, Into into>
+template <int rows, int vectors, Into into, From from>
 HWY_INLINE void value_register_tile(const float* HWY_RESTRICT weights, std::int64_t weights_stride,
                                     const float* HWY_RESTRICT v, std::int64_t v_stride, std::int64_t keys,
-                                    float* HWY_RESTRICT out, std::int64_t out_stride, std::int64_t ahead) {
+                                    float* HWY_RESTRICT out, std::int64_t out_stride) {
   const Floats d;
   Vector acc[rows][vectors];
   RUNMAX_UNROLL
@@ -84,10 +87,9 @@ HWY_INLINE void value_register_tile(const float* HWY_RESTRICT weights, std::int6
       acc[r][c] = into == Into::fresh ? hn::Zero(d) : hn::LoadU(d, out + r * out_stride + c * lanes);
   }
   for (const float* end = weights + keys; weights != end; ++weights, v += v_stride) {
-    if (ahead != 0) {
+    if constexpr (from == From::memory)
       for (int c = 0; c < vectors * lanes; c += static_cast<int>(forward_tile.panel))
-        hwy::Prefetch(v + ahead + c);
-    }
+        hwy::Prefetch(v + prefetch_rows * v_stride + c);
     Vector value[vectors];
     RUNMAX_UNROLL
     for (int c = 0; c < vectors; ++c) value[c] = hn::LoadU(d, v + c * lanes);
@@ -105,6 +107,32 @@ HWY_INLINE void value_register_tile(const float* HWY_RESTRICT weights, std::int6
       if (into == Into::fresh) acc[r][c] = hn::Add(hn::LoadU(d, out + c * lanes), acc[r][c]);
       hn::StoreU(acc[r][c], d, out + c * lanes);
     }
+  }
+}
+
+// `tiles` register tiles one below the other. What stands between two of them is not hidden behind their
+// multiply-adds: here it is a few additions.
+template <int rows, int vectors, Into into>
+HWY_NOINLINE void score_register_tiles(std::int64_t tiles, const float* q, std::int64_t q_stride,
+                                       const float* k, std::int64_t panel_stride, std::int64_t depth,
+                                       float* scores, std::int64_t scores_stride, float* lane_max) {
+  for (; tiles > 0; --tiles) {
+    score_register_tile<rows, vectors, into>(q, k, panel_stride, depth, scores, scores_stride, lane_max);
+    q += q_stride;
+    scores += rows * scores_stride;
+    if (lane_max) lane_max += rows * forward_tile.panel;
+  }
+}
+
+template <int rows, int vectors, Into into, From from>
+HWY_NOINLINE void value_register_tiles(std::int64_t tiles, const float* weights, std::int64_t weights_stride,
+                                       const float* v, std::int64_t v_stride, std::int64_t keys, float* out,
+                                       std::int64_t out_stride) {
+  for (; tiles > 0; --tiles) {
+    value_register_tile<rows, vectors, into, from>(weights, weights_stride, v, v_stride, keys, out,
+                                                   out_stride);
+    weights += rows * weights_stride;
+    out += rows * out_stride;
   }
 }
 
