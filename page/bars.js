@@ -10,16 +10,16 @@ function barChart(container, { onChange, onChoose }) {
   const weightName = svg("text", {}, "weight of each seen key, exp(x − m)");
   const oldLine = svg("line", { class: "max-line old" }), line = svg("line", { class: "max-line" });
   const oldName = svg("text", { class: "max-name" }), name = svg("text", { class: "max-name" });
-  lines.append(oldLine, line, oldName, name);
-  picture.append(bands, zero, weights, weightZero, weightName);
+  lines.append(oldLine, line);
+  picture.append(bands, zero, lines, weights, weightZero, weightName);
   let view = null, range = [-2, 5], dragging = null, frame = {};
 
-  const nice = (x) => {
+  const nice = (x, steps = [1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10]) => {
     const power = 10 ** Math.floor(Math.log10(x));
-    return [1, 2, 2.5, 5, 10].find((u) => u * power >= x) * power;
+    return steps.find((u) => u * power >= x * 0.9999) * power;
   };
-  // What one arrow key or one pixel's worth of dragging rounds to.
-  const stepOf = () => nice((range[1] - range[0]) / 100) / 1;
+  // What one arrow key changes, and to what dragging rounds.
+  const stepOf = () => nice((range[1] - range[0]) / 100, [1, 2, 5, 10]);
   const rounded = (score) => {
     const unit = stepOf();
     return Number((Math.round(score / unit) * unit).toPrecision(6));
@@ -67,7 +67,7 @@ function barChart(container, { onChange, onChoose }) {
     bars.push({ node, ...parts, weight: svg("rect", { class: "weight" }) });
     weights.append(bars[key].weight);
   }
-  picture.append(lines);
+  picture.append(oldName, name);
 
   const attributes = (node, values) => { for (const [key, value] of Object.entries(values)) node.setAttribute(key, value); };
   const set = (node, values) => { for (const [key, value] of Object.entries(values)) node.style[key] = `${value}px`; };

@@ -25,12 +25,15 @@ function niceTicks(low, high, count) {
   return ticks;
 }
 
+// Powers of ten, thinned out to `count`; with 2 and 5 between them where those alone would be too few.
 function logTicks(low, high, count) {
-  const first = Math.ceil(Math.log10(low) - 1e-9), last = Math.floor(Math.log10(high) + 1e-9);
-  const every = Math.max(1, Math.ceil((last - first + 1) / count));
-  const ticks = [];
-  for (let e = first; e <= last; e += every) ticks.push(10 ** e);
-  return ticks;
+  const first = Math.floor(Math.log10(low)), last = Math.ceil(Math.log10(high));
+  const inside = (digits) => Array.from({ length: last - first + 1 }, (_, i) => digits.map((d) => d * 10 ** (first + i))).flat()
+    .filter((t) => t >= low * 0.999999 && t <= high * 1.000001);
+  const tens = inside([1]);
+  if (tens.length < 3) return inside([1, 2, 5]);
+  const every = Math.ceil(tens.length / count);
+  return tens.filter((_, i) => i % every === 0);
 }
 
 // The range that holds all values, widened so that no mark lies on the edge.
@@ -58,7 +61,7 @@ function domainOf(values, log, fixed = {}) {
 function lineChart(container) {
   let spec = null, chosen = null, places = [];
   const plot = html("div", { class: "plot", tabindex: 0, role: "application", "aria-roledescription": "chart" });
-  const title = html("h4"), names = html("div"), readOut = html("p", { class: "read-out", "aria-live": "polite" });
+  const title = html("p", { class: "chart-title" }), names = html("div"), readOut = html("p", { class: "read-out", "aria-live": "polite" });
   container.replaceChildren(title, plot, names, readOut);
 
   const say = () => {
@@ -137,6 +140,11 @@ function lineChart(container) {
       if (at) halo.setAttribute("cx", at.x), halo.setAttribute("cy", at.y), halo.setAttribute("class", `halo series ${at.from.kind}`);
       say();
     };
+    // Room for the longest thing to be said, so that nothing below moves.
+    const texts = [spec.hint ?? "", ...places.map((p) => `${p.from.name}: ${p.point.say}`)];
+    readOut.style.minHeight = "";
+    readOut.textContent = texts.reduce((longest, text) => text.length > longest.length ? text : longest);
+    readOut.style.minHeight = `${readOut.offsetHeight + 1}px`;
     plot.mark();
   };
 

@@ -12,10 +12,13 @@ const publishedMachines = [
   { name: "H200, published peaks", peak: { f64: 34e12, f32: 67e12, f16: 989e12, bf16: 989e12, f8: 1979e12 }, rate: 4.8e12, memory: 141e9 },
 ];
 
-const measuredMachine = (record) => ({
-  name: `${record.device.name}, measured ${record.date.slice(0, 10)}`, peak: { f32: record.limits.fma_flops_per_second },
-  rate: record.limits.copy_bytes_per_second, memory: record.device.memory_bytes,
-});
+// What a record measured of its machine.
+function measuredMachine(record) {
+  const { limits } = record, { name, memory_bytes: memory } = record.device ?? record.machine;
+  const [flops, rate] = record.schema === "runmax.lab" ? [limits.fma_flops_per_second, limits.copy_bytes_per_second]
+    : [Math.max(0, ...limits.fma.map((f) => f.flops_per_s)), limits.copy_bytes_per_s];
+  return flops > 0 && rate > 0 ? { name: `${name}, measured ${record.date.slice(0, 10)}`, peak: { f32: flops }, rate, memory } : null;
+}
 
 // All figures of `heads` heads of n queries and keys and head size d. lesson/costs.hpp counts four bytes an element;
 // every byte count is proportional to that.
@@ -38,7 +41,7 @@ function makeCostsView(core, records) {
   const typeSelect = byId("cost-type"), machineSelect = byId("cost-machine");
   const seen = new Set(), machines = [...publishedMachines];
   for (const record of records) {
-    const machine = record.schema === "runmax.lab" ? measuredMachine(record) : null;
+    const machine = measuredMachine(record);
     if (machine && !seen.has(machine.name)) seen.add(machine.name), machines.push(machine);
   }
   typeSelect.append(...elementTypes.map((t, i) => html("option", { value: i }, t.name)));

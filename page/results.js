@@ -7,6 +7,9 @@ const paths = {
 };
 const pathOf = (id) => paths[id] ?? { name: id, kind: "truth", shape: "triangle", dash: "dotted" };
 
+// Headings follow the section's own: h3 and h4 below the page's h2, h2 and h3 below a report's h1.
+const heading = (level, text) => html(`h${level - (byId("results-title").tagName === "H1" ? 1 : 0)}`, { class: level === 4 ? "part" : null }, text);
+
 const isTime = (x) => typeof x === "number" && x > 0;
 
 // Where a line through points, straight on log axes, crosses 1 for the first time from below; null if it never does.
@@ -54,7 +57,7 @@ function labRecord(record) {
 
   const best = record.results.filter((r) => r.path === "runmax" && r.cache === "warm" && isTime(r.time_ms)).at(-1);
   const tiles = [
-    ["device", device.name], ["copy, measured", rateText(limits.copy_bytes_per_second, "B/s")], ["FP32 FMA, measured", rateText(limits.fma_flops_per_second, "FLOP/s")],
+    ["copy, measured", rateText(limits.copy_bytes_per_second, "B/s")], ["FP32 FMA, measured", rateText(limits.fma_flops_per_second, "FLOP/s")],
     ["ridge", `${figure(limits.ridge_flops_per_byte, 3)} FLOP/B`],
     best ? [`runmax at N = ${whole(best.n)}`, timeText(best.time_ms)] : null,
     ["gates", record.passed ? "all passed" : "a gate failed"],
@@ -69,14 +72,14 @@ function labRecord(record) {
   const reasons = record.results.filter((r) => r.cache === "warm" && r.reason).map((r) => html("li", {}, `N = ${whole(r.n)}, ${r.path}: ${r.reason}`));
 
   const occupancy = record.resources.length ? [
-    html("h4", {}, "Occupancy"),
-    table("Resources of the lesson's kernels, measured and predicted", ["", "occupancy", "", "predicted", "blocks per SM", "registers", "shared memory", "limited by"], record.resources.map((r) => {
+    heading(4, "Occupancy"),
+    table("Resources of the lesson's kernels, measured and predicted", ["", "occupancy", "of 100 %", "predicted", "blocks per SM", "registers", "shared memory", "limited by"], record.resources.map((r) => {
       const bar = html("i");
       bar.style.width = `${Math.min(100, Math.max(0, 100 * r.occupancy))}%`;
       return [r.kernel, { text: percent(r.occupancy), kind: "strong" }, { node: html("span", { class: "magnitude" }, bar) }, percent(r.predicted_occupancy), r.blocks_per_multiprocessor,
         r.registers, `${whole(r.shared_bytes)} B`, r.limited_by];
     })),
-  ] : [html("h4", {}, "Occupancy"), html("p", { class: "hint" }, gpu ? "The record names no kernel." : "A CPU has no multiprocessors, blocks or shared memory.")];
+  ] : [heading(4, "Occupancy"), html("p", { class: "hint" }, gpu ? "The record names no kernel." : "A CPU has no multiprocessors, blocks or shared memory.")];
 
   const tag = (outcome, yes, no) => html("span", { class: `tag ${outcome === null ? "none" : outcome ? "yes" : "no"}` },
     outcome === null ? "– not here" : outcome ? `✓ ${yes}` : `✕ ${no}`);
@@ -84,23 +87,23 @@ function labRecord(record) {
     html("li", {}, mark, html("div", {}, html("div", {}, name), details.filter(Boolean).map((d) => html("div", { class: "detail" }, d))))));
 
   return html("article", { class: "card record" },
-    html("header", {}, html("h3", {}, device.name), html("p", {}, `runmax ${record.runmax}, commit ${record.commit}, ${record.date.slice(0, 10)}, ${record.compiler}`)),
+    html("header", {}, heading(3, device.name), html("p", {}, `runmax ${record.runmax}, commit ${record.commit}, ${record.date.slice(0, 10)}, ${record.compiler}`)),
     html("dl", { class: "tiles" }, tiles.map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, value)))),
     html("p", { class: "prose" }, record.meaning),
     html("div", { class: "split tight charts" },
       [["warm", "Time against N, warm"], ["cold", "Time against N, cold"]].map(([cache, title]) => chart({
         title, height: 270, x: axis, y: { name: "time", log: true, format: timeText }, series: measured(cache),
-        hint: `One FP32 head, d = 64. Whiskers are half of the interquartile range. ${method[cache]}.` })),
+        hint: `One FP32 head, d = 64. Whiskers are half of the interquartile range. How: ${method[cache]}.` })),
       chart({ title: "naive over path, warm", height: 270, x: axis, y: { name: "times faster than naive", log: true, format: (v) => figure(v, 3) }, series: ratios,
         references: [{ y: 1, name: "as fast as naive" }], hint: `${crossed.join(". ")}. Between lengths the line is straight on log axes.` }),
       chart({ title: "Error as a fraction of the gate", height: 270, x: axis, y: { name: "gate fraction", low: 0, high: Math.max(1.12, 1.1 * Math.max(...gates.flatMap((g) => g.points.map((p) => p.y)).filter(Number.isFinite), 0)) }, series: gates,
         references: [{ y: 1, name: "the gate" }], hint: "Largest error of any output element over what the gate allows there; above 1 is rejected." })),
-    html("h4", {}, "Every figure"),
+    heading(4, "Every figure"),
     table("Results by length and path", ["N", "path", "kernel", "gates", "max abs error", "gate fraction", "against naive", "memory", "warm", "cold"], resultRows, ["path", "kernel"]),
     reasons.length ? html("ul", { class: "hint" }, reasons) : null,
     occupancy,
-    record.predictions.length ? [html("h4", {}, "Predictions"), list(record.predictions.map((p) => [tag(p.held, "held", "failed"), p.name, p.figures, p.reason]))] : null,
-    record.pitfalls?.length ? [html("h4", {}, "The lesson's mistakes, made on purpose"), list(record.pitfalls.map((p) => [tag(p.shown, "harm shown", "no harm seen"), p.name, p.figures, p.meaning]))] : null,
+    record.predictions.length ? [heading(4, "Predictions"), list(record.predictions.map((p) => [tag(p.held, "held", "failed"), p.name, p.figures, p.reason]))] : null,
+    record.pitfalls?.length ? [heading(4, "The lesson's mistakes, made on purpose"), list(record.pitfalls.map((p) => [tag(p.shown, "harm shown", "no harm seen"), p.name, p.figures, p.meaning]))] : null,
     html("details", {}, html("summary", {}, "How it was measured"), html("dl", { class: "method" },
       Object.entries(method).map(([name, text]) => [html("dt", {}, name.replaceAll("_", " ")), html("dd", {}, text)]),
       html("dt", {}, "device"), html("dd", {}, `${device.why}; ${device.driver}; seed ${record.seed}`),
@@ -109,8 +112,8 @@ function labRecord(record) {
 }
 
 // How a record of each schema is shown.
-const recordViews = { "runmax.lab": labRecord };
-const recordName = (r) => `${r.device.name}, ${r.date.replace("T", " ").replace("Z", " UTC")}, commit ${r.commit}`;
+const recordViews = { "runmax.lab": labRecord, "runmax.bench": benchRecord };
+const recordName = (r) => `${r.schema.replace("runmax.", "")}: ${(r.device ?? r.machine).name}, ${r.date.replace("T", " ").replace("Z", " UTC")}, commit ${r.commit}`;
 
 function makeResultsView(records) {
   const root = byId("records"), body = html("div");

@@ -95,7 +95,8 @@ function makeStepper(core, onRowChange) {
     if (step.max === -Infinity) return who + "Nothing has been visible yet, so the state stays neutral and the answer is 0, not NaN.";
     if (step.oldMax === -Infinity) return who + `The maximum rises from −∞ to ${figure(step.max)}; exp(−∞) = 0 wipes the initial state.`;
     if (step.max === step.oldMax) return who + `The maximum stays at ${figure(step.max)}: the factor is 1, and the tile is only added.`;
-    return who + `The maximum rises from ${figure(step.oldMax)} to ${figure(step.max)}: everything carried is multiplied by ${figure(step.rescale)}, then the tile is added.`;
+    const huge = step.max > 88.7 && Number.isFinite(step.max) ? ` exp(${figure(step.max)}) alone would be ∞ in FP32.` : "";
+    return who + `The maximum rises from ${figure(step.oldMax)} to ${figure(step.max)}: everything carried is multiplied by ${figure(step.rescale)}, then the tile is added.${huge}`;
   }
 
   function line(name, symbols, figures, kind = "") {
@@ -188,6 +189,7 @@ function makeStepper(core, onRowChange) {
     byId("said").textContent = said(step, from, to);
     byId("identity").replaceChildren(...identity(step, from, to));
     byId("state").replaceChildren(stateTable(step));
+    byId("lse").textContent = figure(step ? step.lse : -Infinity, 6);
     fourWays();
     byId("tile-out").textContent = tile;
     byId("key-number").textContent = chosen + 1;

@@ -14,9 +14,9 @@ namespace runmax::page {
 namespace {
 
 // Scripts share one scope, in this order.
-constexpr std::array page_scripts{"page/dom.js",   "page/core.js",    "page/charts.js",
-                                  "page/bars.js",  "page/stepper.js", "page/merge.js",
-                                  "page/costs.js", "page/results.js", "page/main.js"};
+constexpr std::array page_scripts{"page/dom.js",     "page/core.js",  "page/charts.js", "page/bars.js",
+                                  "page/stepper.js", "page/merge.js", "page/costs.js",  "page/bench.js",
+                                  "page/results.js", "page/main.js"};
 
 // Text between tags or in an attribute.
 std::string escaped(std::string_view text) {
@@ -69,17 +69,19 @@ std::string base64(std::string_view data) {
   return result;
 }
 
-// Removes what stands between <!--only page--> and <!--end-->, or just the marks.
+// Keeps what stands between <!--only VIEW--> and <!--end--> for that view alone.
 std::string for_view(std::string_view text, View view) {
-  constexpr std::string_view open = "<!--only page-->", close = "<!--end-->";
+  constexpr std::string_view open = "<!--only ", close = "<!--end-->";
+  const std::string_view mine = view == View::page ? "<!--only page-->" : "<!--only report-->";
   std::string result;
   while (true) {
     const std::size_t from = text.find(open);
     result += text.substr(0, from);
     if (from == std::string_view::npos) return result;
-    const std::size_t to = text.find(close, from);
-    if (to == std::string_view::npos) throw std::logic_error("page/index.html: a mark is not closed");
-    if (view == View::page) result += text.substr(from + open.size(), to - from - open.size());
+    const std::size_t inside = text.find("-->", from), to = text.find(close, from);
+    if (inside == std::string_view::npos || to == std::string_view::npos)
+      throw std::logic_error("page/index.html: a mark is not closed");
+    if (text.substr(from).starts_with(mine)) result += text.substr(inside + 3, to - inside - 3);
     text.remove_prefix(to + close.size());
   }
 }
@@ -95,7 +97,6 @@ std::string_view asset(std::string_view name) {
 std::string page_html(View view, const std::string& title, const std::vector<Record>& records) {
   const auto value = [&](std::string_view name) -> std::string {
     if (name == "title") return escaped(title);
-    if (name == "results-title") return view == View::page ? "What was measured" : escaped(title);
     if (name == "version") return version();
     if (name == "style") return std::string(asset("page/style.css"));
     if (name == "records") return json_in_script(records);

@@ -1,7 +1,8 @@
 #include "page/records.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <span>
 
 #include "files/elements.hpp"
@@ -14,7 +15,8 @@ using Json = nlohmann::ordered_json;
 // A record of the lab is some 20 kB; nothing sensible comes near these.
 constexpr std::size_t most_bytes = std::size_t{1} << 20, most_text = 4096, most_entries = 1000;
 
-enum class Kind { text, number, count, boolean, object, list };
+// measure: a number, or the name of what JSON has no number for.
+enum class Kind { text, number, measure, count, boolean, object, list };
 enum class May { be_there, be_null, be_absent };
 
 // A field of an object; `fields` are those of an object or of each entry of a list.
@@ -92,6 +94,71 @@ constexpr Field lab_fields[] = {
     {"passed", Kind::boolean},
 };
 
+constexpr Field bench_machine_fields[] = {
+    {"name", Kind::text},
+    {"simd", Kind::text},
+    {"memory_bytes", Kind::count},
+};
+constexpr Field bench_fma_fields[] = {
+    {"threads", Kind::count},
+    {"flops_per_s", Kind::number},
+    {"scaling", Kind::number},
+    {"scales", Kind::boolean},
+};
+constexpr Field bench_limits_fields[] = {
+    {"fma", Kind::list, May::be_there, bench_fma_fields},
+    {"copy_bytes_per_s", Kind::number},
+};
+constexpr Field bench_result_fields[] = {
+    {"problem", Kind::text},
+    {"implementation", Kind::text},
+    {"kernel", Kind::text},
+    {"threads", Kind::count},
+    {"cache", Kind::text},
+    {"status", Kind::text},
+    {"reason", Kind::text},
+    {"gate_fraction", Kind::measure},
+    {"flops", Kind::number},
+    {"time_us", Kind::number, May::be_null},
+    {"spread", Kind::number, May::be_null},
+    {"bytes_per_s", Kind::number, May::be_null},
+    {"limit", Kind::text, May::be_null},
+    {"share_of_limit", Kind::number, May::be_null},
+    {"time_over_first", Kind::number, May::be_null},
+};
+constexpr Field bench_fields[] = {
+    {"schema", Kind::text},
+    {"version", Kind::count},
+    {"runmax", Kind::text},
+    {"commit", Kind::text},
+    {"compiler", Kind::text},
+    {"date", Kind::text},
+    {"machine", Kind::object, May::be_there, bench_machine_fields},
+    {"method", Kind::text},
+    {"flops_formula", Kind::text},
+    {"bytes_formula", Kind::text},
+    {"rounds", Kind::count},
+    {"limits", Kind::object, May::be_there, bench_limits_fields},
+    {"kernel_sources", Kind::list, May::be_there, source_fields},
+    {"results", Kind::list, May::be_there, bench_result_fields},
+    {"passed", Kind::boolean},
+};
+
+// Every kind of record that a page can show. Its view is in page/results.js.
+struct Schema {
+  std::string_view name;
+  unsigned version;
+  std::span<const Field> fields;
+};
+constexpr Schema schemas[] = {{"runmax.lab", 1, lab_fields}, {"runmax.bench", 1, bench_fields}};
+
+std::string schema_names() {
+  std::string names;
+  for (const Schema& schema : schemas)
+    names += (names.empty() ? "\"" : " or \"") + std::string(schema.name) + "\"";
+  return names;
+}
+
 // A value fit for a message: short, printable, one line.
 std::string shown(const Json& value) {
   if (value.is_string()) return files::in_quotes(value.get_ref<const std::string&>());
@@ -104,6 +171,8 @@ const char* rule(Kind kind) {
       return "a string of at most 4096 bytes";
     case Kind::number:
       return "a number of at least 0";
+    case Kind::measure:
+      return "a number of at least 0, \"nan\", \"inf\" or \"-inf\"";
     case Kind::count:
       return "an integer of at least 0";
     case Kind::boolean:
@@ -122,6 +191,8 @@ bool is_of(Kind kind, const Json& value) {
       return value.is_string() && value.get_ref<const std::string&>().size() <= most_text;
     case Kind::number:
       return value.is_number() && value.get<double>() >= 0;
+    case Kind::measure:
+      return is_of(Kind::number, value) || value == "nan" || value == "inf" || value == "-inf";
     case Kind::count:
       return value.is_number_unsigned();
     case Kind::boolean:
@@ -184,6 +255,8 @@ Result<Record> read_record(std::string_view text) {
   Json json;
   try {
     json = Json::parse(text);
+  } catch (const Json::out_of_range&) {
+    return wrong("is not JSON that can be read: a number in it is too large");
   } catch (const Json::exception& error) {
     // "[json.exception.parse_error.101] parse error at line 1, column 1: ... last read: '<the input>'"
     const std::string message = error.what();
@@ -191,14 +264,18 @@ Result<Record> read_record(std::string_view text) {
     return wrong("is not JSON" + (at == std::string::npos ? "" : message.substr(at, end - at)));
   }
   if (!json.is_object()) return wrong("must be one JSON object, got " + shown(json));
-  const auto schema = json.find("schema"), version = json.find("version");
-  if (schema == json.end() || *schema != "runmax.lab")
-    return wrong("schema: must be \"runmax.lab\", " +
-                 (schema == json.end() ? "is missing" : "got " + shown(*schema)));
-  if (version == json.end() || *version != 1)
-    return wrong("version: must be 1, " + (version == json.end() ? "is missing" : "got " + shown(*version)));
+  const auto found = json.find("schema"), version = json.find("version");
+  const Schema* const schema = std::find_if(std::begin(schemas), std::end(schemas), [&](const Schema& one) {
+    return found != json.end() && *found == one.name;
+  });
+  if (schema == std::end(schemas))
+    return wrong("schema: must be " + schema_names() + ", " +
+                 (found == json.end() ? "is missing" : "got " + shown(*found)));
+  if (version == json.end() || *version != schema->version)
+    return wrong("version: must be " + std::to_string(schema->version) + ", " +
+                 (version == json.end() ? "is missing" : "got " + shown(*version)));
   Json checked;
-  if (Status status = copy_fields(json, lab_fields, "", checked); !status.ok()) return status;
+  if (Status status = copy_fields(json, schema->fields, "", checked); !status.ok()) return status;
   return Record{checked.dump()};
 }
 

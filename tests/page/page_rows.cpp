@@ -160,9 +160,10 @@ void write_steps(int tile) {
     const TileStep& s = steps[0][i];
     std::printf(
         "%s{\"old_max\": %s, \"tile_max\": %s, \"max\": %s, \"rescale\": %s, \"tile_sum\": %s, \"sum\": %s, "
+        "\"lse\": %s, "
         "\"out\": %s, \"result\": %s, \"not_rescaled\": %s, \"per_tile\": %s, \"truth\": %s}",
         i ? ",\n" : "", number(s.old_max).c_str(), number(s.tile_max).c_str(), number(s.max).c_str(),
-        number(s.rescale).c_str(), number(s.tile_sum).c_str(), number(s.sum).c_str(),
+        number(s.rescale).c_str(), number(s.tile_sum).c_str(), number(s.sum).c_str(), number(s.lse).c_str(),
         list(s.out, value_dim).c_str(), list(s.result, value_dim).c_str(),
         list(steps[1][i].result, value_dim).c_str(), list(steps[2][i].result, value_dim).c_str(),
         list(truth[i], value_dim).c_str());

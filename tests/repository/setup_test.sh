@@ -79,6 +79,17 @@ case $case in
     expect 0
     [[ -z $output ]] || { echo "it was not quiet"; exit 1; }
     ;;
+  no_browser)
+    # Ubuntu has no chromium package: the tests that need it are skipped, everything else goes on.
+    nothing_installed
+    stand_in apt-cache 'echo "chromium:"; echo "  Candidate: (none)"'
+    stand_in apt-get 'echo "apt-get was called"; exit 1'
+    ask ensure_optional_packages 0 "the browser and its driver" chromium chromium-driver
+    expect 0 "the browser and its driver cannot be installed here, so their tests are skipped: chromium chromium-driver"
+    [[ $output != *"was called"* ]]
+    ask ensure_optional_packages 1 "the browser and its driver" chromium
+    expect 0 "are not installed, so their tests are skipped: chromium"
+    ;;
   compiler_too_old)
     stand_in g++ 'echo "__clang__ __clang_major__ 11"'
     ask check_tools
