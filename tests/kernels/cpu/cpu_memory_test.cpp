@@ -267,28 +267,31 @@ TEST(CpuState, RoundingAndSubnormalModesAreLeftAsFoundAndDoNotMatter) {
 }
 
 // Weights far below the maximum are exact zeros, never subnormals, which cost a processor 100 cycles each.
+// Both inputs take turns: on a busy machine either may be slow for a while, so each has many chances of a
+// quick run.
 TEST(CpuState, KeysFarBelowTheMaximumCostNoMoreThanOthers) {
-  Problem p = problem_of("q64:k4096:d64:scale=1");
+  const Problem p = problem_of("q64:k4096:d64:scale=1");
   inputs::HostInputs in = inputs::draw(p);
-  const auto fastest = [&](float low) {
-    std::fill(in.q.begin(), in.q.end(), 0.0f);
-    std::fill(in.k.begin(), in.k.end(), 0.0f);
-    for (std::int64_t i = 0; i < 64; ++i) in.q[static_cast<std::size_t>(i * 64)] = 1.0f;
+  std::fill(in.q.begin(), in.q.end(), 0.0f);
+  std::fill(in.k.begin(), in.k.end(), 0.0f);
+  for (std::int64_t i = 0; i < 64; ++i) in.q[static_cast<std::size_t>(i * 64)] = 1.0f;
+  const auto seconds = [&](float low) {
     for (std::int64_t j = 64; j < 4096; ++j) in.k[static_cast<std::size_t>(j * 64)] = low;
-    double best = 1e9;
-    for (int run = 0; run < 15; ++run) {
-      timespec begin{}, end{};
-      clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
-      compute(p, in, {.kernel = "cpu_online", .threads = 1});
-      clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
-      best = std::min(best, static_cast<double>(end.tv_sec - begin.tv_sec) +
-                                1e-9 * static_cast<double>(end.tv_nsec - begin.tv_nsec));
-    }
-    return best;
+    timespec begin{}, end{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+    compute(p, in, {.kernel = "cpu_online", .threads = 1});
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+    return static_cast<double>(end.tv_sec - begin.tv_sec) +
+           1e-9 * static_cast<double>(end.tv_nsec - begin.tv_nsec);
   };
-  const double near_by = fastest(0);
-  for (const float low : {-87.2f, -87.4f, -88.0f, -100.0f, -103.0f, -1e30f})
-    EXPECT_LE(fastest(low), 1.5 * near_by) << "scores of " << low;
+  for (const float low : {-87.2f, -87.4f, -88.0f, -100.0f, -103.0f, -1e30f}) {
+    double near_by = 1e9, far_below = 1e9;
+    for (int turn = 0; turn < 200 && (turn < 10 || far_below > 1.5 * near_by); ++turn) {
+      near_by = std::min(near_by, seconds(0));
+      far_below = std::min(far_below, seconds(low));
+    }
+    EXPECT_LE(far_below, 1.5 * near_by) << "scores of " << low;
+  }
 }
 
 TEST(CpuMasks, NaNOrInfinityInAKeyShowsInTheRowsThatSeeItAndNowhereElse) {
