@@ -9,6 +9,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 
+#include "check/gradient_check.hpp"
 #include "cli/check_json.hpp"
 #include "cli/commands.hpp"
 #include "cli/device_choice.hpp"
@@ -27,7 +28,8 @@ ordered_json number(double value) {
 }
 
 ordered_json element(const gate::Offender& o) {
-  ordered_json json{{"batch", o.batch}, {"head", o.head}, {"query_row", o.row}};
+  const bool of_key = std::string(o.tensor) == "dk" || std::string(o.tensor) == "dv";
+  ordered_json json{{"batch", o.batch}, {"head", o.head}, {of_key ? "key" : "query_row", o.row}};
   if (o.dim >= 0) json["head_dim"] = o.dim;
   json["got"] = number(o.got);
   json["want"] = number(o.want);
@@ -84,12 +86,57 @@ ordered_json to_json(const check::KernelReport& kernel) {
   return json;
 }
 
+namespace {
+
+ExitCode check_gradients_command(const CheckArguments& arguments, const Problem& problem,
+                                 const DeviceChoice& device) {
+  check::CheckOptions options{arguments.kernel, arguments.threads, arguments.num_splits, arguments.rows, {}};
+  Result<check::GradientReport> checked = Status(StatusCode::internal_error, "check: did not run");
+  try {
+    Progress progress;
+    options.progress = [&](const std::string& what) { progress(what); };
+    checked = check::check_gradients(problem, device.facts, options);
+  } catch (const std::bad_alloc&) {
+    return complain(ExitCode::environment, "check: out of host memory for " + to_text(problem));
+  }
+  if (!checked.ok()) return complain(checked.status());
+  const check::GradientReport& report = checked.value();
+  if (arguments.json) {
+    ordered_json json;
+    json["schema"] = "runmax.check";
+    json["version"] = 1;
+    json["problem"] = to_text(report.problem);
+    json["direction"] = "backward";
+    json["device"] = report.facts.name;
+    json["device_reason"] = device.why;
+    json["forward_kernel"] = report.forward_kernel;
+    json["rows"] = {{"per_head", report.problem.query_len}, {"compared", report.coverage.rows}};
+    json["keys"] = {{"per_head", report.problem.kv_len}, {"compared", report.coverage.keys}};
+    json["sampled"] = !report.coverage.whole;
+    json["kernels"] = ordered_json::array();
+    for (const check::KernelReport& kernel : report.kernels) json["kernels"].push_back(to_json(kernel));
+    json["accepted"] = report.accepted();
+    print_result(json.dump(2) + "\n");
+  } else {
+    print_result(fmt::format("on {}\n{}{}\n", device.why, describe(report),
+                             report.accepted() ? "accepted" : "REJECTED"));
+  }
+  return report.accepted() ? ExitCode::done : ExitCode::rejected;
+}
+
+}  // namespace
+
 ExitCode check_command(const CheckArguments& arguments) {
   Result<Problem> problem = parse_problem(arguments.problem);
   if (!problem.ok()) return complain(problem.status());
   if (arguments.seed) problem.value().seed = *arguments.seed;
-  Result<DeviceChoice> device = choose_device(arguments.device);
+  Result<DeviceChoice> device =
+      choose_device(arguments.backward && arguments.device == "auto" ? "cpu" : arguments.device);
   if (!device.ok()) return complain(device.status());
+  if (arguments.backward) {
+    if (arguments.device == "auto") device.value().why = "the CPU, where gradients are computed";
+    return check_gradients_command(arguments, problem.value(), device.value());
+  }
 
   check::CheckOptions options{arguments.kernel, arguments.threads, arguments.num_splits, arguments.rows, {}};
   Result<check::CheckReport> checked = Status(StatusCode::internal_error, "check: did not run");

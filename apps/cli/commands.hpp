@@ -35,6 +35,7 @@ struct CheckArguments {
   int threads = 0;
   int num_splits = 0;
   std::int64_t rows = 0;
+  bool backward = false;  // check the gradients
   bool json = false;
 };
 ExitCode check_command(const CheckArguments& arguments);

@@ -124,7 +124,8 @@ int main(int argc, char** argv) {
   CLI::App* check_app = add_command(
       app, "check", "Draw a problem's inputs, run a kernel and compare with the double-precision reference",
       "  runmax check q1024:d64:in=loud\n"
-      "  runmax check b2:hq8:hk2:q300:k500:d80:causal --kernel all --device cpu\n\n"
+      "  runmax check b2:hq8:hk2:q300:k500:d80:causal --kernel all --device cpu\n"
+      "  runmax check hq4:hk2:q1024:d64:causal --backward\n\n"
       "Fields of a problem: see `runmax plan --help`. Kinds of data: in=normal, loud, onesign, wide, equal,\n"
       "needle, rising, falling, hot.");
   check_app->add_option("problem", check.problem, "Problem text, for example q1024:d64:in=loud")->required();
@@ -132,6 +133,8 @@ int main(int argc, char** argv) {
       ->check(seed_complaint);
   check_app->add_option("--rows", check.rows,
                         "Compare at most so many query rows of each head (0: as many as take a few seconds)");
+  check_app->add_flag("--backward", check.backward,
+                      "Draw dO too, run backward, and compare dQ, dK and dV with their own reference");
   add_choices(check_app, check, "A kernel of `runmax list`, or all; else what the plan chooses");
   check_app->callback([&] { code = check_command(check); });
 

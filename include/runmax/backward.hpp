@@ -15,6 +15,10 @@
 //   dQ_ic   = softmax_scale * sum_j dS_ij K_jc
 //   dK_jc   = softmax_scale * sum_i dS_ij Q_ic
 //
+// Options: with a softcap, dS by the score before it is that above times 1 - (capped score / softcap)^2;
+// dBias is dS summed over the dimensions in which the bias is broadcast; with dropout, P in dV and sum_c dO V
+// in dS carry the kept weights' factor, or 0; dSink = - sum P_sink delta. Slopes and masks have no gradient.
+//
 // Sums over i run over the query rows that see key j, in all query heads that share j's KV head; sums over j
 // over the keys that row i sees. A row that sees no key, or whose LSE is -inf, adds nothing anywhere, and its
 // dQ is 0. Memory that a mask hides is not read into a result, whatever it holds.

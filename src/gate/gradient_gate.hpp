@@ -20,7 +20,7 @@ constexpr double gradient_score_factor = 2 * hostile_score_factor + 1;
 // n is the longest sum that enters: the keys of a row, or the query rows of a group.
 class GradientGate {
  public:
-  // `tensor` is "dq", "dk" or "dv", and must outlive the gate.
+  // `tensor` is "dq", "dk", "dv", "dbias" or "dsink", and must outlive the gate.
   GradientGate(const char* tensor, std::int64_t n) : tensor_(tensor), n_(n) {}
 
   // One row of dQ.
@@ -36,6 +36,15 @@ class GradientGate {
                std::size_t at, std::size_t dim, const float* got, std::int64_t stride) {
     add(batch, head, key, want.data() + at, magnitude.data() + at, score_magnitude.data() + at, 0, dim, got,
         stride);
+  }
+
+  // One element of its own scale, as of dBias or dSink: a sum of magnitude `magnitude`, and of the same with
+  // each term times its row's S.
+  void add_element(std::int64_t batch, std::int64_t head, std::int64_t row, std::int64_t key, double want,
+                   double magnitude, double score_magnitude, float got) {
+    const double bound =
+        lesson_rtol(n_) * magnitude + gradient_score_factor * epsilon * score_magnitude + subnormal_slack(n_);
+    collector_.add(batch, head, row, key, static_cast<double>(got), want, bound, tensor_);
   }
 
   Verdict verdict() const { return collector_.verdict(); }

@@ -19,17 +19,22 @@ std::string shape_text(const Shape& s) {
          std::to_string(s[3]) + ")";
 }
 
-// What a view must be. An output whose elements share memory would keep only the last of them.
+// What a view must be. In a dimension that broadcasts, 1 may stand for the size. An output whose elements
+// share memory would keep only the last of them.
 struct Expected {
   const char* name;
   const TensorView& view;
   DType dtype;
   Shape shape;
   bool output;
+  std::array<bool, 4> broadcasts{};
 };
 
 Status check_view(const Expected& expected, Device device) {
-  const auto& [name, view, dtype, shape, output] = expected;
+  const auto& [name, view, dtype, full_shape, output, broadcasts] = expected;
+  Shape shape = full_shape;
+  for (std::size_t axis = 0; axis < 4; ++axis)
+    if (broadcasts[axis] && view.shape[axis] == 1) shape[axis] = 1;
   const auto fail = [&, called = std::string(name)](const std::string& rule) {
     return Status(StatusCode::invalid_argument, called + ": " + rule);
   };
@@ -55,11 +60,31 @@ Status check_view(const Expected& expected, Device device) {
   return {};
 }
 
-// An optional gradient may stand only where the problem has what it is the gradient of.
-Status check_optional(const char* name, const TensorView& view, bool has_option, const char* option) {
-  if (view.data == nullptr || has_option) return {};
+// The tensor of an option, or its gradient: there only if the problem has the option.
+Status check_option(const Expected& expected, bool has_option, const char* option, bool wanted,
+                    Device device) {
+  if (has_option && wanted) return check_view(expected, device);
+  if (has_option || expected.view.data == nullptr) return {};
   return {StatusCode::invalid_argument,
-          std::string(name) + ": the problem has no " + option + "; leave this view empty"};
+          std::string(expected.name) + ": the problem has no " + option + "; leave this view empty"};
+}
+
+Status check_options(const Problem& p, const Tensors& t, const Gradients& g, Device device) {
+  const Shape scores{p.batch, p.query_heads, p.query_len, p.kv_len}, heads{1, p.query_heads, 1, 1};
+  const std::array<bool, 4> all{true, true, true, true};
+  for (Status status :
+       {check_option({"mask", t.mask, DType::boolean, scores, false, all}, p.mask, "mask", true, device),
+        check_option({"bias", t.bias, DType::f32, scores, false, all}, p.bias, "bias", true, device),
+        check_option(
+            {"alibi_slopes", t.alibi_slopes, DType::f32, {p.batch, p.query_heads, 1, 1}, false, {true}},
+            p.alibi, "alibi", true, device),
+        check_option({"sink", t.sink, DType::f32, heads, false}, p.sink, "sink", true, device),
+        check_option({"dbias", g.dbias, DType::f32, t.bias.shape, true}, p.bias, "bias",
+                     g.dbias.data != nullptr, device),
+        check_option({"dsink", g.dsink, DType::f32, heads, true}, p.sink, "sink", g.dsink.data != nullptr,
+                     device)})
+    if (!status.ok()) return status;
+  return {};
 }
 
 }  // namespace
@@ -82,16 +107,16 @@ Status run_backward(const Plan& plan, const Tensors& tensors, const Gradients& g
         Expected{"dout", gradients.dout, p.dtype, o, false}, Expected{"dq", gradients.dq, p.dtype, q, true},
         Expected{"dk", gradients.dk, p.dtype, k, true}, Expected{"dv", gradients.dv, p.dtype, v, true}})
     if (Status status = check_view(expected, plan.device); !status.ok()) return status;
-  for (Status status : {check_optional("dbias", gradients.dbias, p.bias, "bias"),
-                        check_optional("dsink", gradients.dsink, p.sink, "sink")})
-    if (!status.ok()) return status;
+  if (Status status = check_options(p, tensors, gradients, plan.device); !status.ok()) return status;
   if (workspace.bytes < plan.workspace_bytes)
     return {StatusCode::workspace_too_small, "workspace: needs " + std::to_string(plan.workspace_bytes) +
                                                  " bytes, got " + std::to_string(workspace.bytes)};
   if (plan.workspace_bytes > 0 && workspace.data == nullptr)
     return {StatusCode::invalid_argument,
             "workspace: data is null, needs " + std::to_string(plan.workspace_bytes) + " bytes"};
-  if (gradients.dq.elements() == 0 && gradients.dk.elements() == 0 && gradients.dv.elements() == 0) return {};
+  if (gradients.dq.elements() == 0 && gradients.dk.elements() == 0 && gradients.dv.elements() == 0 &&
+      gradients.dbias.data == nullptr && gradients.dsink.data == nullptr)
+    return {};
   try {
     if (plan.device.kind != DeviceKind::cuda)
       return kernel->run_backward(plan, tensors, gradients, workspace, stream);

@@ -28,6 +28,10 @@ struct RowGradient {
   Real score_magnitude = 0;     // S of the row
   Real lse = 0;
   std::int64_t keys = 0;
+  // dS of every key by the score that is exponentiated, which is the row's dBias, and p_j (E_j + F); for
+  // kv_len keys, if GradientReference was asked for them.
+  std::vector<Real> score_gradient, score_gradient_magnitude;
+  Real sink = 0, sink_magnitude = 0;  // what the row gives to dSink: - p delta; p F
 };
 
 // dK and dV of one KV head: sums over the query rows that see a key, of all query heads of the group.
@@ -55,6 +59,7 @@ class GradientReference {
   explicit GradientReference(const Head<T>& head)
       : head_dim_(static_cast<std::size_t>(head.head_dim)),
         value_dim_(static_cast<std::size_t>(head.value_dim)),
+        kv_len_(static_cast<std::size_t>(head.kv_len)),
         scale_(static_cast<Real>(head.scale)) {
     for (std::int64_t j = 0; j < head.kv_len; ++j) {
       for (std::int64_t c = 0; c < head.head_dim; ++c) k_.push_back(static_cast<Real>(head.k(j, c)));
@@ -62,50 +67,109 @@ class GradientReference {
     }
   }
 
+  // From now on rows have their score_gradient too.
+  void keep_score_gradients() { keep_score_gradients_ = true; }
+
   // The query row i of `head` with the gradient `dout` (query_len, value_dim) of its output, over the keys
-  // that it sees. What it gives to dK and dV is added to `of_keys`, if that is wanted.
+  // that it sees by causality and window. What it gives to dK and dV is added to `of_keys`, if that is
+  // wanted.
   template <class T>
   void row(const Head<T>& head, const Matrix<T>& dout, std::int64_t i, Keys keys, RowGradient<Real>& row,
-           KeyGradients<Real>* of_keys) {
+           KeyGradients<Real>* of_keys, const ScoreOptions& options = {}) {
     using std::abs;
     using std::exp;
     using std::log;
     const Real infinity = std::numeric_limits<Real>::infinity();
     row.dq.assign(head_dim_, Real(0));
     row.magnitude.assign(head_dim_, Real(0));
+    row.score_gradient.assign(keep_score_gradients_ ? kv_len_ : 0, Real(0));
+    row.score_gradient_magnitude.assign(keep_score_gradients_ ? kv_len_ : 0, Real(0));
+    row.sink = row.sink_magnitude = Real(0);
     row.score_magnitude = Real(0);
     row.lse = -infinity;
-    row.keys = keys.end > keys.begin ? keys.end - keys.begin : 0;
-    if (row.keys == 0) return;
-    const auto first = static_cast<std::size_t>(keys.begin), count = static_cast<std::size_t>(row.keys);
+    row.keys = 0;
+    const auto first = static_cast<std::size_t>(keys.begin),
+               count = static_cast<std::size_t>(keys.end > keys.begin ? keys.end - keys.begin : 0);
     convert(head.q, i, head_dim_, q_);
     convert(dout, i, value_dim_, dout_);
 
     // Scores, the largest of them, and S. A NaN score is no candidate; it comes back in the sum.
-    weight_.resize(count);
+    weight_.assign(count, Real(0));
+    cap_slope_.assign(count, Real(1));
+    visible_.assign(count, 0);
+    std::vector<Real> size(count);
     Real max = -infinity;
     for (std::size_t j = 0; j < count; ++j) {
+      const std::int64_t key = keys.begin + static_cast<std::int64_t>(j);
+      if (!options.sees(i, key)) continue;
+      visible_[j] = 1;
+      ++row.keys;
       const Dot dot = dot_of(q_.data(), k_.data() + (first + j) * head_dim_, head_dim_);
-      weight_[j] = scale_ * dot.sum;
-      if (weight_[j] > max) max = weight_[j];
-      const Real size = abs(scale_) * dot.size;
-      if (size > row.score_magnitude && size < infinity) row.score_magnitude = size;
+      Real score = scale_ * dot.sum;
+      size[j] = abs(scale_) * dot.size;
+      if (options.softcap != 0) {
+        const Real cap = static_cast<Real>(options.softcap);
+        const Real tanh = std::tanh(score / cap), cosh = std::cosh(score / cap);
+        score = cap * tanh;
+        cap_slope_[j] = Real(1) / (cosh * cosh);
+      }
+      if (options.bias) {
+        const Real bias = static_cast<Real>(options.bias(i, key));
+        score += bias;
+        size[j] += abs(bias);
+      }
+      if (options.slope != 0) {
+        const Real penalty =
+            static_cast<Real>(options.slope) * static_cast<Real>(abs(i + options.diagonal_offset - key));
+        score -= penalty;
+        size[j] += abs(penalty);
+      }
+      weight_[j] = score;
+      if (score > max) max = score;
     }
-    Real sum = 0;
+    for (const double sink : options.sink)
+      if (static_cast<Real>(sink) > max) max = static_cast<Real>(sink);
     for (std::size_t j = 0; j < count; ++j) {
+      const bool counts = !options.change_scores() || weight_[j] + size[j] * Real(0x1p-21) >=
+                                                          max - static_cast<Real>(negligible_distance);
+      if (visible_[j] && counts && size[j] > row.score_magnitude && size[j] < infinity)
+        row.score_magnitude = size[j];
+    }
+    // An error of the score is one of the softcap's derivative too, by at most 2 / softcap of it.
+    if (options.softcap != 0) row.score_magnitude *= 1 + 2 / static_cast<Real>(options.softcap);
+    Real sink_weight = 0;
+    for (const double sink : options.sink) {
+      const Real size_of_sink = static_cast<Real>(std::abs(sink));
+      if (size_of_sink > row.score_magnitude && size_of_sink < infinity &&
+          static_cast<Real>(sink) >= max - static_cast<Real>(negligible_distance))
+        row.score_magnitude = size_of_sink;
+      sink_weight = exp(static_cast<Real>(sink) - (max == -infinity ? Real(0) : max));
+    }
+    Real sum = sink_weight;
+    for (std::size_t j = 0; j < count; ++j) {
+      if (!visible_[j]) continue;
       weight_[j] = exp(weight_[j] - (max == -infinity ? Real(0) : max));
       sum += weight_[j];
     }
     // A row whose scores are all -inf is like one that sees no key.
     if (sum == Real(0)) return;
     row.lse = max + log(sum);
+    // What dropout makes of a weight: 0, or kept_factor times as much.
+    const auto kept = [&](std::size_t j) {
+      if (!options.keeps) return Real(1);
+      return options.keeps(i, keys.begin + static_cast<std::int64_t>(j))
+                 ? static_cast<Real>(options.kept_factor)
+                 : Real(0);
+    };
     out_.assign(value_dim_, Real(0));
     out_magnitude_.assign(value_dim_, Real(0));
     for (std::size_t j = 0; j < count; ++j) {
+      if (!visible_[j]) continue;
       weight_[j] /= sum;
+      const Real weight = weight_[j] * kept(j);
       const Real* value = v_.data() + (first + j) * value_dim_;
       for (std::size_t c = 0; c < value_dim_; ++c) {
-        const Real term = weight_[j] * value[c];
+        const Real term = weight * value[c];
         out_[c] += term;
         out_magnitude_[c] += abs(term);
       }
@@ -116,24 +180,75 @@ class GradientReference {
       delta += dout_[c] * out_[c];
       delta_size += abs(dout_[c]) * out_magnitude_[c];
     }
+    row.sink = -(sink_weight / sum * delta);
+    row.sink_magnitude = sink_weight / sum * delta_size;
 
     for (std::size_t j = 0; j < count; ++j) {
+      if (!visible_[j]) continue;
       const Real* key = k_.data() + (first + j) * head_dim_;
       const Dot dp = dot_of(dout_.data(), v_.data() + (first + j) * value_dim_, value_dim_);
-      const Real weight = weight_[j];
+      const Real weight = weight_[j], factor = kept(j);
       const Real least = weight < Real(least_weight) ? Real(least_weight) : weight;
-      const Real gradient = scale_ * (weight * (dp.sum - delta));
-      const Real size = abs(scale_) * (least * (dp.size + delta_size));
+      const Real of_score = weight * (factor * dp.sum - delta);
+      const Real of_score_size = least * (factor * dp.size + delta_size);
+      if (keep_score_gradients_) {
+        row.score_gradient[first + j] = of_score;
+        row.score_gradient_magnitude[first + j] = of_score_size;
+      }
+      const Real gradient = scale_ * (of_score * cap_slope_[j]);
+      // Below 2^-100 a kernel may lose the softcap's derivative whole.
+      const Real slope_size = options.softcap == 0 ? Real(1) : cap_slope_[j] + Real(0x1p-100);
+      const Real size_of_gradient = abs(scale_) * (of_score_size * slope_size);
       for (std::size_t c = 0; c < head_dim_; ++c) {
         row.dq[c] += gradient * key[c];
-        row.magnitude[c] += size * abs(key[c]);
+        row.magnitude[c] += size_of_gradient * abs(key[c]);
       }
       if (!of_keys) continue;
       const Real s = row.score_magnitude;
-      add(gradient, size, s, q_, (first + j) * head_dim_, of_keys->dk, of_keys->dk_magnitude,
+      add(gradient, size_of_gradient, s, q_, (first + j) * head_dim_, of_keys->dk, of_keys->dk_magnitude,
           of_keys->dk_score_magnitude);
-      add(weight, least, s, dout_, (first + j) * value_dim_, of_keys->dv, of_keys->dv_magnitude,
-          of_keys->dv_score_magnitude);
+      add(weight * factor, least * factor, s, dout_, (first + j) * value_dim_, of_keys->dv,
+          of_keys->dv_magnitude, of_keys->dv_score_magnitude);
+    }
+  }
+
+  // What row i gives to dK and dV of the keys `sample` alone, by the saved LSE and O of its row instead of
+  // the whole row: O(1) work a pair, for lengths at which a whole reference is out of reach. `of_sample` has
+  // one entry for each key of the sample. S is at least |LSE| here, and else that of the sampled keys.
+  template <class T>
+  void saved_row(const Head<T>& head, const Matrix<T>& dout, const Matrix<T>& out, std::int64_t i, Keys keys,
+                 Real lse, const std::vector<std::int64_t>& sample, KeyGradients<Real>& of_sample) {
+    using std::abs;
+    using std::exp;
+    const Real infinity = std::numeric_limits<Real>::infinity();
+    if (keys.begin >= keys.end || lse == -infinity) return;
+    convert(head.q, i, head_dim_, q_);
+    convert(dout, i, value_dim_, dout_);
+    convert(out, i, value_dim_, out_);
+    Real delta = 0, delta_size = 0, s = abs(lse) < infinity ? abs(lse) : Real(0);
+    for (std::size_t c = 0; c < value_dim_; ++c) {
+      delta += dout_[c] * out_[c];
+      delta_size += abs(dout_[c] * out_[c]);
+    }
+    weight_.resize(sample.size());
+    for (std::size_t n = 0; n < sample.size(); ++n) {
+      const std::int64_t j = sample[n];
+      if (j < keys.begin || j >= keys.end) continue;
+      const Dot dot = dot_of(q_.data(), k_.data() + static_cast<std::size_t>(j) * head_dim_, head_dim_);
+      weight_[n] = exp(scale_ * dot.sum - lse);
+      const Real size = abs(scale_) * dot.size;
+      if (size > s && size < infinity) s = size;
+    }
+    for (std::size_t n = 0; n < sample.size(); ++n) {
+      const std::int64_t j = sample[n];
+      if (j < keys.begin || j >= keys.end) continue;
+      const Dot dp = dot_of(dout_.data(), v_.data() + static_cast<std::size_t>(j) * value_dim_, value_dim_);
+      const Real weight = weight_[n];
+      const Real least = weight < Real(least_weight) ? Real(least_weight) : weight;
+      add(scale_ * (weight * (dp.sum - delta)), abs(scale_) * (least * (dp.size + delta_size)), s, q_,
+          n * head_dim_, of_sample.dk, of_sample.dk_magnitude, of_sample.dk_score_magnitude);
+      add(weight, least, s, dout_, n * value_dim_, of_sample.dv, of_sample.dv_magnitude,
+          of_sample.dv_score_magnitude);
     }
   }
 
@@ -190,10 +305,12 @@ class GradientReference {
     }
   }
 
-  std::size_t head_dim_, value_dim_;
+  std::size_t head_dim_, value_dim_, kv_len_;
   Real scale_;
+  bool keep_score_gradients_ = false;
   std::vector<Real> k_, v_;
-  std::vector<Real> q_, dout_, weight_, out_, out_magnitude_;
+  std::vector<Real> q_, dout_, weight_, cap_slope_, out_, out_magnitude_;
+  std::vector<char> visible_;
 };
 
 }  // namespace reference

@@ -6,6 +6,7 @@
 // one for each thread. All blocks take the tiles in the same order, so they follow one another at a distance
 // of one tile and seldom wait.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <limits>
@@ -15,6 +16,7 @@
 #include "kernels/backward/cpu/launch.hpp"
 #include "kernels/backward/cpu/tiles.hpp"
 #include "kernels/forward/cpu/geometry.hpp"
+#include "kernels/forward/cpu/options.hpp"
 #include "runtime/workers.hpp"
 
 namespace runmax::cpu {
@@ -45,6 +47,7 @@ class Cut {
   std::int64_t tiles() const { return group_ * head_tiles_; }    // of one KV head
   std::int64_t blocks() const { return blocks_; }                // of one KV head
   std::int64_t pack_items() const { return tiles() + blocks_; }  // of one KV head
+  std::int64_t head_tiles() const { return head_tiles_; }        // of one query head
   std::int64_t items() const { return pack_items() + blocks_; }  // of one KV head
   std::int64_t batch(std::int64_t kv_head) const { return kv_head / problem_.kv_heads; }
   std::int64_t query_head(std::int64_t kv_head, const RowTile& tile) const {
@@ -115,6 +118,24 @@ struct Scratch {
   float* dk = nullptr;  // (owned, padded head_dim)
   float* dv = nullptr;  // (owned, padded value_dim)
   TileKeys* visible = nullptr;
+  // Of options, each a tile or a row.
+  float* dropped = nullptr;          // P with what dropout drops left out, times the factor of the rest
+  float* final_gradients = nullptr;  // dS before the softcap's derivative, for dBias
+  float* cap_slope = nullptr;        // (block_kv)
+  Options::Buffers gathered;
+};
+
+// What a problem's options need of a tile.
+struct TileOptions {
+  bool any = false;  // P and dS are not made where the products are
+  bool drops = false, caps = false, hides = false, final_gradients = false;
+
+  explicit TileOptions(const Problem& p, bool dbias = true)
+      : any(Options::transforms(p) || p.dropout != 0),
+        drops(p.dropout != 0),
+        caps(p.softcap != 0),
+        hides(Options::hides_keys(p)),
+        final_gradients(p.bias && dbias && p.softcap != 0) {}
 };
 
 template <class T>
@@ -137,7 +158,10 @@ class Memory {
     Regions scratch;
     lay_scratch(scratch);
     scratch_bytes_ = scratch.bytes();
-    bytes_ = slots_ * slot_bytes_ + std::max(threads, 1) * scratch_bytes_;
+    const Problem& p = cut.problem();
+    sink_parts_ = p.sink ? p.batch * p.query_heads * cut.head_tiles() : 0;
+    sink_at_ = slots_ * slot_bytes_ + std::max(threads, 1) * scratch_bytes_;
+    bytes_ = sink_at_ + round_up(sink_parts_ * static_cast<std::int64_t>(sizeof(double)), region_bytes);
   }
 
   std::int64_t slots() const { return slots_; }
@@ -147,6 +171,8 @@ class Memory {
     Regions regions(data_ + index * slot_bytes_);
     return lay_slot(regions);
   }
+  // What each tile of rows gives to dSink, (batch, query heads, tiles of a head).
+  double* sink_parts() const { return reinterpret_cast<double*>(data_ + sink_at_); }
   Scratch scratch(std::int64_t worker) const {
     Regions regions(data_ + slots_ * slot_bytes_ + worker * scratch_bytes_);
     return lay_scratch(regions);
@@ -185,12 +211,19 @@ class Memory {
     scratch.dk = regions.take(keys * padded(p.head_dim));
     scratch.dv = regions.take(keys * padded(p.value_dim));
     scratch.visible = take<TileKeys>(regions, backward_tile.block_q);
+    const TileOptions options(p);
+    const std::int64_t tile = backward_tile.block_q * pair_stride;
+    scratch.dropped = regions.take(options.drops ? tile : 0);
+    scratch.final_gradients = regions.take(options.final_gradients ? tile : 0);
+    scratch.cap_slope = regions.take(options.caps ? pair_stride : 0);
+    scratch.gathered.bias = regions.take(options.hides ? backward_tile.block_kv : 0);
+    scratch.gathered.mask = take<std::uint8_t>(regions, options.hides ? backward_tile.block_kv : 0);
     return scratch;
   }
 
   const Cut& cut_;
   char* data_;
-  std::int64_t slots_ = 0, slot_bytes_ = 0, scratch_bytes_ = 0, bytes_ = 0;
+  std::int64_t slots_ = 0, slot_bytes_ = 0, scratch_bytes_ = 0, sink_parts_ = 0, sink_at_ = 0, bytes_ = 0;
 };
 
 // Scores are held as q k times the power of two in the softmax scale; the rest of it, and log2(e), multiply
@@ -211,15 +244,27 @@ class BackwardRun {
         gradients_(gradients),
         cut_(problem_),
         memory_(cut_, plan.threads, workspace),
-        scale_(scale_of(problem_)),
+        options_(problem_, tensors),
+        tile_options_(problem_, gradients.dbias.data != nullptr),
+        product_scale_(scale_of(problem_)),
+        scale_(options_.weight_scale(product_scale_)),
+        score_units_(options_.score_units(product_scale_)),
         softmax_scale_(effective_scale(problem_)),
         packing_(tile_functions()),
         functions_(backward_functions()),
+        option_functions_(option_functions()),
         head_dim_(padded(problem_.head_dim)),
         value_dim_(padded(problem_.value_dim)),
         workers_(plan.threads) {}
 
   std::int64_t workspace_bytes() const { return memory_.bytes(); }
+
+  // Where there is no row or no key: dBias and dSink may have elements nevertheless.
+  void clear_shared_gradients() const {
+    clear_bias_gradient();
+    for (std::int64_t h = 0; h < gradients_.dsink.heads() && gradients_.dsink.data; ++h)
+      head_data(gradients_.dsink, 0, h)[0] = 0.0f;
+  }
 
   void run() {
     for (std::int64_t index = 0; index < memory_.slots(); ++index) {
@@ -228,10 +273,12 @@ class BackwardRun {
       new (slot.finished) Counter(0);
       for (std::int64_t b = 0; b < cut_.blocks(); ++b) new (slot.passed + b) Counter(0);
     }
+    clear_bias_gradient();
     const std::int64_t items = cut_.items();
     workers_.for_each(cut_.kv_heads() * items, [&](std::int64_t worker, std::int64_t item) {
       advance(worker, item / items, item % items);
     });
+    store_sink_gradient();
   }
 
  private:
@@ -274,9 +321,9 @@ class BackwardRun {
   void pack_rows(std::int64_t kv_head, const Slot& slot, std::int64_t t) const {
     const RowTile tile = cut_.tile(t);
     TileNote& note = *new (slot.notes + t) TileNote;
-    note.q_finite =
-        pack_both_ways(query_rows(tensors_.q, kv_head, tile), tile, problem_.head_dim, scale_.query_factor,
-                       slot.q + tile.at * problem_.head_dim, slot.q_rows + tile.at * head_dim_);
+    note.q_finite = pack_both_ways(query_rows(tensors_.q, kv_head, tile), tile, problem_.head_dim,
+                                   product_scale_.query_factor, slot.q + tile.at * problem_.head_dim,
+                                   slot.q_rows + tile.at * head_dim_);
     const StridedRows dout = query_rows(gradients_.dout, kv_head, tile);
     note.dout_finite =
         pack_both_ways(dout, tile, problem_.value_dim, 1, slot.dout + tile.at * problem_.value_dim,
@@ -284,6 +331,7 @@ class BackwardRun {
     functions_.row_dots(dout, query_rows(tensors_.o, kv_head, tile), tile.rows, problem_.value_dim,
                         slot.delta + tile.at);
     const StridedRows lse = query_rows(tensors_.lse, kv_head, tile);
+    if (problem_.sink) note_sink(kv_head, slot, tile, lse);
     note.keys = {problem_.kv_len, 0};
     for (std::int64_t r = 0; r < tile.rows; ++r) {
       const float natural = lse.data[r * lse.row_stride];
@@ -336,10 +384,13 @@ class BackwardRun {
       const RowTile tile = cut_.tile(t);
       for (std::int64_t key = first; key < end; key += backward_tile.block_kv) {
         const std::int64_t count = std::min(backward_tile.block_kv, end - key);
-        add_keys(scratch, slot, tile, note, key, count, key - first);
+        add_keys(scratch, kv_head, slot, tile, note, key, count, key - first);
         // The block before has keys of this tile's hull, and adds to its dQ first.
         if (key == first && note.keys.begin < first) wait_for(slot.passed[block - 1], passed_before + n + 1);
-        add_queries(scratch, slot, tile, note, key, count);
+        add_queries(scratch, slot, tile, key, count);
+        if (!gradients_.dbias.data) continue;
+        wait_for_bias(kv_head, slot, passed_before, block);
+        add_bias(scratch, kv_head, slot, tile, key, count);
       }
       if (note.keys.end <= end) store_queries(kv_head, slot, tile);
       announce(slot.passed[block], passed_before + n + 1);
@@ -351,23 +402,29 @@ class BackwardRun {
           problem_.value_dim, 1, scratch.dv);
   }
 
-  // Keys that each row of the tile sees among [key, key + count), relative to key; null if all see all.
-  const TileKeys* visible(const Scratch& scratch, const Slot& slot, const RowTile& tile, std::int64_t key,
-                          std::int64_t count) const {
+  // Keys that a row of the tile sees among [key, key + count), relative to key.
+  static TileKeys keys_of(const Slot& slot, const RowTile& tile, std::int64_t r, std::int64_t key,
+                          std::int64_t count) {
+    const KeyRange keys = slot.keys[tile.at + r];
+    const std::int64_t low = std::clamp(keys.begin, key, key + count);
+    const std::int64_t high = std::clamp(keys.end, low, key + count);
+    return {static_cast<std::int32_t>(low - key), static_cast<std::int32_t>(high - key)};
+  }
+
+  // Those of each row, in the scratch; null if all see all.
+  static const TileKeys* visible(const Scratch& scratch, const Slot& slot, const RowTile& tile,
+                                 std::int64_t key, std::int64_t count) {
     bool all = true;
     for (std::int64_t r = 0; r < tile.rows; ++r) {
-      const KeyRange keys = slot.keys[tile.at + r];
-      const std::int64_t low = std::clamp(keys.begin, key, key + count);
-      const std::int64_t high = std::clamp(keys.end, low, key + count);
-      scratch.visible[r] = {static_cast<std::int32_t>(low - key), static_cast<std::int32_t>(high - key)};
-      all = all && low == key && high == key + count;
+      const TileKeys keys = scratch.visible[r] = keys_of(slot, tile, r, key, count);
+      all = all && keys.begin == 0 && keys.end == count;
     }
     return all ? nullptr : scratch.visible;
   }
 
   // P and dS of the tile and the keys, and what they add to dV and dK.
-  void add_keys(const Scratch& scratch, const Slot& slot, const RowTile& tile, const TileNote& note,
-                std::int64_t key, std::int64_t count, std::int64_t at) const {
+  void add_keys(const Scratch& scratch, std::int64_t kv_head, const Slot& slot, const RowTile& tile,
+                const TileNote& note, std::int64_t key, std::int64_t count, std::int64_t at) const {
     PairTile pairs;
     pairs.q = slot.q + tile.at * problem_.head_dim;
     pairs.dout = slot.dout + tile.at * problem_.value_dim;
@@ -383,13 +440,19 @@ class BackwardRun {
     pairs.exponent_scale = scale_.exponent_scale;
     pairs.weights = scratch.weights;
     pairs.score_gradients = scratch.score_gradients;
-    functions_.pairs(pairs);
+    if (tile_options_.any) {
+      functions_.products(pairs);
+      apply_options(scratch, kv_head, slot, tile, key);
+    } else {
+      functions_.pairs(pairs);
+    }
 
     KeyTile keys;
     keys.rows = tile.rows;
     keys.count = count;
     keys.visible = pairs.visible;
-    keys.pairs = scratch.weights;
+    keys.hidden_by = tile_options_.hides ? scratch.weights : nullptr;
+    keys.pairs = tile_options_.drops ? scratch.dropped : scratch.weights;
     keys.queries = {slot.dout_rows + tile.at * value_dim_, tile.rows, value_dim_, note.dout_finite};
     keys.out = scratch.dv + at * value_dim_;
     functions_.add_to_keys(keys);
@@ -399,8 +462,45 @@ class BackwardRun {
     functions_.add_to_keys(keys);
   }
 
-  void add_queries(const Scratch& scratch, const Slot& slot, const RowTile& tile, const TileNote&,
-                   std::int64_t key, std::int64_t count) const {
+  RowAddress address(std::int64_t kv_head, const RowTile& tile, std::int64_t r) const {
+    return {cut_.batch(kv_head), cut_.query_head(kv_head, tile), tile.query + r};
+  }
+
+  // From Q K^T and dO V^T of a tile to P and dS, row by row. `scratch.visible` holds each row's keys.
+  void apply_options(const Scratch& scratch, std::int64_t kv_head, const Slot& slot, const RowTile& tile,
+                     std::int64_t first_key) const {
+    const std::int64_t offset = diagonal_offset(problem_.causal, problem_.query_len, problem_.kv_len);
+    for (std::int64_t r = 0; r < tile.rows; ++r) {
+      const RowAddress at = address(kv_head, tile, r);
+      const TileKeys keys = scratch.visible[r];
+      float* weights = scratch.weights + r * pair_stride;
+      if (options_.transforms() && keys.begin < keys.end) {
+        OptionRow row = options_.row(at, offset, first_key, keys, scratch.gathered);
+        row.scores = weights;
+        row.cap_slope = tile_options_.caps ? scratch.cap_slope : nullptr;
+        option_functions_.transform(score_units_, row);
+      }
+      functions_.weigh_row(weights, keys, slot.lse[tile.at + r], scale_.exponent_scale);
+      GradientRow gradient;
+      gradient.keys = keys;
+      gradient.delta = slot.delta[tile.at + r];
+      gradient.weights = weights;
+      gradient.score_gradients = scratch.score_gradients + r * pair_stride;
+      if (tile_options_.drops) {
+        gradient.dropped = scratch.dropped + r * pair_stride;
+        gradient.kept_factor = static_cast<float>(1 / (1 - problem_.dropout));
+        std::copy(weights, weights + backward_tile.block_kv, gradient.dropped);
+        option_functions_.drop(gradient.dropped, keys, options_.dropout_key(at),
+                               options_.dropout_threshold_word(), at.query, first_key);
+      }
+      if (tile_options_.caps) gradient.cap_slope = scratch.cap_slope;
+      if (tile_options_.final_gradients) gradient.final_gradients = scratch.final_gradients + r * pair_stride;
+      functions_.gradient_row(gradient);
+    }
+  }
+
+  void add_queries(const Scratch& scratch, const Slot& slot, const RowTile& tile, std::int64_t key,
+                   std::int64_t count) const {
     QueryTile queries;
     queries.score_gradients = scratch.score_gradients;
     queries.keys = {slot.k_rows + key * head_dim_, count, head_dim_,
@@ -408,8 +508,101 @@ class BackwardRun {
     queries.rows = tile.rows;
     queries.count = count;
     queries.visible = visible(scratch, slot, tile, key, count);
+    queries.hidden_by = tile_options_.hides ? scratch.weights : nullptr;
     queries.out = slot.dq + tile.at * head_dim_;
     functions_.add_to_queries(queries);
+  }
+
+  // Waits until the sums of dBias that this block shares with others are its turn, so that each has one
+  // order. Heads that share elements come one after the other, whole. Blocks of a head share elements only
+  // where a row has one for all keys: tile after tile as they do for dQ, unless tiles share them too.
+  void wait_for_bias(std::int64_t kv_head, const Slot& slot, std::int64_t passed_before,
+                     std::int64_t block) const {
+    const std::array<std::int64_t, 4>& shape = gradients_.dbias.shape;
+    const bool heads_share =
+        (shape[0] == 1 && problem_.batch > 1) || (shape[1] == 1 && problem_.query_heads > 1);
+    if (heads_share && kv_head > 0) {
+      const std::int64_t before = kv_head - 1;
+      wait_for(*memory_.slot(before % memory_.slots()).finished,
+               (before / memory_.slots() + 1) * cut_.blocks());
+    }
+    const bool tiles_share = shape[2] == 1 || heads_share;
+    if (shape[3] == 1 && tiles_share && block > 0)
+      wait_for(slot.passed[block - 1], passed_before + cut_.tiles());
+  }
+
+  // dBias of the pairs of a tile: summed over what shares an element, rows of a tile first.
+  void add_bias(const Scratch& scratch, std::int64_t kv_head, const Slot& slot, const RowTile& tile,
+                std::int64_t key, std::int64_t count) const {
+    const TensorView& view = gradients_.dbias;
+    const RowAddress at = address(kv_head, tile, 0);
+    const auto place = [&](std::size_t axis, std::int64_t index) {
+      return view.shape[axis] == 1 ? 0 : index * view.strides[axis];
+    };
+    float* head = static_cast<float*>(view.data) + place(0, at.batch) + place(1, at.head);
+    const float* from = tile_options_.final_gradients ? scratch.final_gradients : scratch.score_gradients;
+    const bool rows_share = view.shape[2] == 1, keys_share = view.shape[3] == 1;
+    double sums[backward_tile.block_kv] = {};
+    const auto add_row = [&](float* to, TileKeys keys, auto value) {
+      if (keys_share) {
+        double sum = 0;
+        for (std::int64_t j = keys.begin; j < keys.end; ++j) sum += static_cast<double>(value(j));
+        *to = static_cast<float>(static_cast<double>(*to) + sum);
+        return;
+      }
+      for (std::int64_t j = keys.begin; j < keys.end; ++j) {
+        float& element = to[(key + j) * view.strides[3]];
+        element = static_cast<float>(static_cast<double>(element) + static_cast<double>(value(j)));
+      }
+    };
+    for (std::int64_t r = 0; r < tile.rows; ++r) {
+      const float* row = from + r * pair_stride;
+      const TileKeys keys = keys_of(slot, tile, r, key, count);
+      if (rows_share) {
+        for (std::int64_t j = keys.begin; j < keys.end; ++j) sums[j] += static_cast<double>(row[j]);
+      } else if (keys.begin < keys.end) {
+        add_row(head + place(2, tile.query + r), keys, [&](std::int64_t j) { return row[j]; });
+      }
+    }
+    if (rows_share)
+      add_row(head, {0, static_cast<std::int32_t>(count)}, [&](std::int64_t j) { return sums[j]; });
+  }
+
+  void clear_bias_gradient() const {
+    const TensorView& view = gradients_.dbias;
+    if (!view.data) return;
+    workers_.for_each(view.shape[0] * view.shape[1] * view.shape[2], [&](std::int64_t, std::int64_t row) {
+      const std::int64_t i = row % view.shape[2], h = row / view.shape[2] % view.shape[1],
+                         b = row / view.shape[2] / view.shape[1];
+      float* to = head_data(view, b, h) + i * view.strides[2];
+      for (std::int64_t j = 0; j < view.shape[3]; ++j) to[j * view.strides[3]] = 0.0f;
+    });
+  }
+
+  // The sink is a score without a value: its dP is 0, and its dS is - P delta.
+  void note_sink(std::int64_t kv_head, const Slot& slot, const RowTile& tile, const StridedRows& lse) const {
+    const RowAddress at = address(kv_head, tile, 0);
+    const double sink = static_cast<const float*>(tensors_.sink.data)[at.head * tensors_.sink.strides[1]];
+    double sum = 0;
+    for (std::int64_t r = 0; r < tile.rows; ++r) {
+      const double natural = lse.data[r * lse.row_stride];
+      if (natural == -std::numeric_limits<double>::infinity()) continue;
+      sum -= std::exp(std::min(sink - natural, 0.0)) * static_cast<double>(slot.delta[tile.at + r]);
+    }
+    memory_.sink_parts()[(at.batch * problem_.query_heads + at.head) * cut_.head_tiles() +
+                         tile.query / backward_tile.block_q] = sum;
+  }
+
+  void store_sink_gradient() const {
+    const TensorView& view = gradients_.dsink;
+    if (!view.data) return;
+    for (std::int64_t h = 0; h < problem_.query_heads; ++h) {
+      double sum = 0;
+      for (std::int64_t b = 0; b < problem_.batch; ++b)
+        for (std::int64_t t = 0; t < cut_.head_tiles(); ++t)
+          sum += memory_.sink_parts()[(b * problem_.query_heads + h) * cut_.head_tiles() + t];
+      static_cast<float*>(view.data)[h * view.strides[1]] = static_cast<float>(sum);
+    }
   }
 
   void store_queries(std::int64_t kv_head, const Slot& slot, const RowTile& tile) const {
@@ -431,10 +624,15 @@ class BackwardRun {
   const Gradients& gradients_;
   Cut cut_;
   Memory memory_;
-  ScaleParts scale_;
+  Options options_;
+  TileOptions tile_options_;
+  ScaleParts product_scale_;  // of the scores as the product gives them
+  ScaleParts scale_;          // of the scores as options leave them
+  ScoreUnits score_units_;
   double softmax_scale_;
   const TileFunctions& packing_;
   const BackwardFunctions& functions_;
+  const OptionFunctions& option_functions_;
   std::int64_t head_dim_, value_dim_;
   Workers workers_;
 };
@@ -469,8 +667,11 @@ void fill_backward_plan(Plan& plan, const DeviceFacts& facts, const PlanOptions&
 
 Status run_backward(const Plan& plan, const Tensors& tensors, const Gradients& gradients, Workspace workspace,
                     Stream) {
-  if (plan.work_items == 0) return {};
   BackwardRun run(plan, tensors, gradients, workspace.data);
+  if (plan.work_items == 0) {
+    run.clear_shared_gradients();
+    return {};
+  }
   if (static_cast<std::int64_t>(workspace.bytes) < run.workspace_bytes())
     return {StatusCode::invalid_argument,
             "plan: was changed after planning; its workspace no longer suffices"};

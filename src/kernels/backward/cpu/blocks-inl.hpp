@@ -63,7 +63,7 @@ HWY_INLINE TileRange rows_seeing(const TileKeys* visible, std::int64_t rows, std
   return seen;
 }
 
-template <Pair pair>
+template <Pair pair, Epilogue epilogue>
 HWY_NOINLINE void pair_row_block(const PairTile& t, std::int64_t first_row, TileRange keys, std::int64_t dim,
                                  std::int64_t c0, std::int64_t depth) {
   const std::int64_t panel_stride = dim * backward_tile.panel;
@@ -76,15 +76,15 @@ HWY_NOINLINE void pair_row_block(const PairTile& t, std::int64_t first_row, Tile
   };
   std::int64_t key = keys.begin;
   for (; key + tile_width <= keys.end; key += tile_width)
-    pair_register_tile<pair, tile_vectors>(t, q, source(key), panel_stride, depth, into, last, first_row,
-                                           key);
+    pair_register_tile<pair, epilogue, tile_vectors>(t, q, source(key), panel_stride, depth, into, last,
+                                                     first_row, key);
   for (; key + 2 * lanes <= keys.end; key += 2 * lanes)
-    pair_register_tile<pair, 2>(t, q, source(key), panel_stride, depth, into, last, first_row, key);
+    pair_register_tile<pair, epilogue, 2>(t, q, source(key), panel_stride, depth, into, last, first_row, key);
   for (; key < keys.end; key += lanes)
-    pair_register_tile<pair, 1>(t, q, source(key), panel_stride, depth, into, last, first_row, key);
+    pair_register_tile<pair, epilogue, 1>(t, q, source(key), panel_stride, depth, into, last, first_row, key);
 }
 
-template <Pair pair>
+template <Pair pair, Epilogue epilogue>
 HWY_INLINE void pair_block(const PairTile& t) {
   constexpr std::int64_t panel = backward_tile.panel;
   constexpr std::int64_t group = std::max<std::int64_t>(tile_width, panel);
@@ -107,13 +107,14 @@ HWY_INLINE void pair_block(const PairTile& t) {
         const TileRange& own = panels[first / backward_tile.rows];
         const TileRange part{std::max(own.begin, g), std::min(own.end, g + group)};
         if (part.begin < part.end)
-          pair_row_block<pair>(t, first, part, dim, step * depth, std::min(depth, dim - step * depth));
+          pair_row_block<pair, epilogue>(t, first, part, dim, step * depth,
+                                         std::min(depth, dim - step * depth));
       }
 }
 
 inline void pairs(const PairTile& t) {
-  pair_block<Pair::weights>(t);
-  pair_block<Pair::score_gradients>(t);
+  pair_block<Pair::weights, Epilogue::finish>(t);
+  pair_block<Pair::score_gradients, Epilogue::finish>(t);
   if (!t.visible) return;
   const std::int64_t width = (t.keys + backward_tile.panel - 1) / backward_tile.panel * backward_tile.panel;
   for (std::int64_t r = 0; r < t.rows; ++r)
@@ -122,6 +123,58 @@ inline void pairs(const PairTile& t) {
       std::fill(row, row + std::min<std::int64_t>(keys.begin, width), 0.0f);
       std::fill(row + std::max(keys.begin, keys.end), row + width, 0.0f);
     }
+}
+
+inline void products(const PairTile& t) {
+  pair_block<Pair::weights, Epilogue::none>(t);
+  pair_block<Pair::score_gradients, Epilogue::none>(t);
+}
+
+// Zeros on both sides of the vectors that hold `keys`.
+HWY_INLINE void clear_beside(float* row, TileKeys keys) {
+  const std::int64_t begin = std::min<std::int64_t>(keys.begin, keys.end) / lanes * lanes;
+  const std::int64_t end = keys.begin < keys.end ? (keys.end + lanes - 1) / lanes * lanes : begin;
+  std::fill(row, row + begin, 0.0f);
+  std::fill(row + end, row + backward_tile.block_kv, 0.0f);
+}
+
+inline void weigh_row(float* row, TileKeys keys, float lse, float exponent_scale) {
+  const Floats d;
+  const Vector scale = hn::Set(d, exponent_scale), lowest = hn::Set(d, lowest_exponent(exponent_scale));
+  clear_beside(row, keys);
+  for (std::int64_t j = keys.begin / lanes * lanes; j < keys.end; j += lanes) {
+    const Vector x = hn::Sub(hn::LoadU(d, row + j), hn::Set(d, lse));
+    const Vector p = exp2_scaled(d, at_most_zero(x), scale, lowest);
+    hn::StoreU(hn::IfThenElseZero(lanes_between(j, keys), p), d, row + j);
+  }
+}
+
+inline void gradient_row(const GradientRow& row) {
+  const Floats d;
+  const Vector zero = hn::Zero(d), delta = hn::Set(d, row.delta);
+  clear_beside(row.score_gradients, row.keys);
+  if (row.dropped) clear_beside(row.dropped, row.keys);
+  if (row.final_gradients) clear_beside(row.final_gradients, row.keys);
+  for (std::int64_t j = row.keys.begin / lanes * lanes; j < row.keys.end; j += lanes) {
+    const Vector p = hn::LoadU(d, row.weights + j);
+    const Vector dp = hn::LoadU(d, row.score_gradients + j);
+    Vector gradient = zero;
+    if (row.dropped) {
+      const Vector kept = hn::Mul(hn::LoadU(d, row.dropped + j), hn::Set(d, row.kept_factor));
+      gradient = hn::NegMulAdd(p, delta, hn::Mul(kept, dp));
+      hn::StoreU(hn::IfThenElseZero(lanes_between(j, row.keys), kept), d, row.dropped + j);
+    } else {
+      gradient = hn::Mul(p, hn::Sub(dp, delta));
+    }
+    // A hidden key has P = 0, and its V may be anything.
+    gradient = hn::IfThenElseZero(hn::And(hn::Ne(p, zero), lanes_between(j, row.keys)), gradient);
+    if (row.final_gradients) hn::StoreU(gradient, d, row.final_gradients + j);
+    if (row.cap_slope) {
+      const Vector slope = hn::IfThenElse(hn::Eq(gradient, zero), zero, hn::LoadU(d, row.cap_slope + j));
+      gradient = hn::Mul(gradient, slope);
+    }
+    hn::StoreU(gradient, d, row.score_gradients + j);
+  }
 }
 
 // A group of packed channels.
@@ -174,16 +227,22 @@ inline void add_to_queries(const QueryTile& t) {
         if (keys.begin >= keys.end) continue;
         const float* w = t.score_gradients + first * pair_stride;
         float* out = t.out + first * t.keys.padded_dim + channel;
-        if (keys.whole || t.keys.finite) {
+        if ((keys.whole && !t.hidden_by) || t.keys.finite) {
           sum_rows<WeightsOf::a_row>(w + keys.begin, group.x + (t.first + keys.begin) * group.width,
                                      group.width, keys.end - keys.begin, out, t.keys.padded_dim);
           continue;
         }
         for (std::int64_t r = 0; r < rows; ++r) {
-          const TileRange own = keys_seen(t.visible + first + r, 1, begin, end);
+          const TileRange own = keys_seen(t.visible ? t.visible + first + r : nullptr, 1, begin, end);
           if (own.begin >= own.end) continue;
           sum_pieces<WeightsOf::a_row>(group, out + r * t.keys.padded_dim, [&](auto add) HWY_ATTR {
-            add(w + r * pair_stride + own.begin, t.first + own.begin, own.end - own.begin);
+            if (!t.hidden_by) {
+              add(w + r * pair_stride + own.begin, t.first + own.begin, own.end - own.begin);
+              return;
+            }
+            const float* weights = t.hidden_by + (first + r) * pair_stride;
+            for (std::int64_t j = own.begin; j < own.end; ++j)
+              if (weights[j] != 0.0f) add(w + r * pair_stride + j, t.first + j, 1);
           });
         }
       }
@@ -201,7 +260,7 @@ inline void add_to_keys(const KeyTile& t) {
       const TileRange rows = seeing[first / backward_tile.rows];
       if (rows.begin >= rows.end) continue;
       float* out = t.out + first * t.queries.padded_dim + channel;
-      if (rows.whole || t.queries.finite) {
+      if ((rows.whole && !t.hidden_by) || t.queries.finite) {
         sum_rows<WeightsOf::a_column>(t.pairs + rows.begin * pair_stride + first,
                                       group.x + rows.begin * group.width, group.width, rows.end - rows.begin,
                                       out, t.queries.padded_dim);

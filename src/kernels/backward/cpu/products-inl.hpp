@@ -34,9 +34,12 @@ HWY_INLINE V at_most_zero(V x) {
 // A product of query rows and keys, and what becomes of it.
 enum class Pair { weights, score_gradients };
 
+// Whether the sums become P or dS where they are made, or are stored for the options to work on.
+enum class Epilogue { finish, none };
+
 // One register tile of P or dS, over `depth` channels. `q` is [depth][6]; `k` points into a panel at the
 // first key, [depth][16]. `into` accumulate: the sum of earlier channels is in `out`; `last`: no more follow.
-template <Pair pair, int vectors>
+template <Pair pair, Epilogue epilogue, int vectors>
 HWY_INLINE void pair_register_tile(const PairTile& t, const float* HWY_RESTRICT q,
                                    const float* HWY_RESTRICT k, std::int64_t panel_stride, std::int64_t depth,
                                    Into into, bool last, std::int64_t first_row, std::int64_t first_key) {
@@ -73,7 +76,7 @@ HWY_INLINE void pair_register_tile(const PairTile& t, const float* HWY_RESTRICT 
     for (int v = 0; v < vectors; ++v) {
       Vector x = acc[r][v];
       if (into == Into::accumulate) x = hn::Add(x, hn::LoadU(d, out + v * lanes));
-      if (last) {
+      if (epilogue == Epilogue::finish && last) {
         x = hn::Sub(x, shift);
         if (pair == Pair::weights)
           // A weight is at most 1; what lies above comes from the rounding of LSE.

@@ -13,8 +13,15 @@ HWY_BEFORE_NAMESPACE();
 namespace runmax::cpu::HWY_NAMESPACE {
 
 const BackwardFunctions* backward_table() {
-  static const BackwardFunctions table{
-      hwy::TargetName(HWY_TARGET), pairs, add_to_queries, add_to_keys, row_dots, all_finite};
+  static const BackwardFunctions table{hwy::TargetName(HWY_TARGET),
+                                       pairs,
+                                       products,
+                                       weigh_row,
+                                       gradient_row,
+                                       add_to_queries,
+                                       add_to_keys,
+                                       row_dots,
+                                       all_finite};
   return &table;
 }
 

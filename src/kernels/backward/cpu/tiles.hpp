@@ -34,6 +34,18 @@ struct PairTile {
   float* score_gradients = nullptr;   // dS without the softmax scale, written
 };
 
+// One row of a tile between P and dS, where options stand between them.
+struct GradientRow {
+  TileKeys keys;                     // what lies beside them becomes 0
+  float delta = 0;                   // sum_c dO_ic O_ic
+  const float* weights = nullptr;    // P; 0 for a hidden key
+  float* score_gradients = nullptr;  // in: dO V^T; out: dS, with respect to the score before the softcap
+  float* dropped = nullptr;  // in: P with 0 where dropout drops; out: that times kept_factor; null: none
+  float kept_factor = 1;
+  const float* cap_slope = nullptr;  // derivative of the softcap; null: none
+  float* final_gradients = nullptr;  // written: dS with respect to the score after bias; null: not wanted
+};
+
 // out (rows, padded_dim) += dS K: sums over the keys that each row sees.
 struct QueryTile {
   const float* score_gradients = nullptr;
@@ -41,6 +53,7 @@ struct QueryTile {
   std::int64_t first = 0;             // the tile's first key in the pack
   std::int64_t rows = 0, count = 0;   // query rows, keys
   const TileKeys* visible = nullptr;  // (rows); null: all
+  const float* hidden_by = nullptr;   // P, where a mask or bias hides keys: those with P = 0; null: none does
   float* out = nullptr;               // whole register tiles of rows
 };
 
@@ -50,12 +63,18 @@ struct KeyTile {
   PackedRows queries;                 // dO for dV, Q for dK
   std::int64_t rows = 0, count = 0;   // query rows, keys
   const TileKeys* visible = nullptr;  // (rows); null: all
+  const float* hidden_by = nullptr;   // as above
   float* out = nullptr;               // whole register tiles of keys
 };
 
 struct BackwardFunctions {
   const char* target;
   void (*pairs)(const PairTile&);
+  // Q K^T in the place of P and dO V^T in that of dS, for options to work on.
+  void (*products)(const PairTile&);
+  // Scores -> P, for `keys` of a row of block_kv keys; 0 beside them.
+  void (*weigh_row)(float* row, TileKeys keys, float lse, float exponent_scale);
+  void (*gradient_row)(const GradientRow&);
   void (*add_to_queries)(const QueryTile&);
   void (*add_to_keys)(const KeyTile&);
   // delta[r] = sum over channels of a and b, in double.
