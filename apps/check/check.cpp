@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <thread>
 
+#include "check/forms.hpp"
 #include "gate/gate.hpp"
+#include "gate/rounded.hpp"
+#include "problem/format16.hpp"
 #include "reference/reference.hpp"
 #include "registry/registry.hpp"
 
@@ -23,19 +27,23 @@ reference::Keys keys_of(const Problem& p, std::int64_t i) {
   return {keys.begin, keys.end};
 }
 
-// The given rows of one head by the plain FP32 path, (rows, value_dim) packed; empty if that path does not
-// serve the problem. Each row is a problem of its own on the keys it sees: this path treats rows one by one.
-std::vector<float> ieee_rows(const Problem& p, const DeviceFacts& cpu, const float* q, const float* k,
-                             const float* v, const std::vector<std::int64_t>& rows, int threads) {
+const PlanOptions plain_path{.kernel = "cpu_lesson_online", .threads = 1};
+
+// One row of a head as a problem of its own on the keys it sees: the plain FP32 path treats rows one by one.
+Problem ieee_row(const Problem& p) {
   Problem one = p;
   one.batch = one.query_heads = one.kv_heads = one.query_len = 1;
   one.causal = Causal::none;
   one.window = {};
   one.arithmetic = Arithmetic::ieee;
   one.softmax_scale = effective_scale(p);
-  const PlanOptions options{.kernel = "cpu_lesson_online", .threads = 1};
-  if (!plan(one, cpu, options).ok()) return {};
+  return one;
+}
 
+// The given rows of one head by the plain FP32 path, (rows, value_dim) packed; empty if a run failed.
+std::vector<float> ieee_rows(const Problem& p, const DeviceFacts& cpu, const float* q, const float* k,
+                             const float* v, const std::vector<std::int64_t>& rows, int threads) {
+  const Problem one = ieee_row(p);
   std::vector<float> out(rows.size() * static_cast<std::size_t>(p.value_dim), 0.0f);
   std::atomic<std::size_t> next{0};
   std::atomic<bool> failed{false};
@@ -53,7 +61,7 @@ std::vector<float> ieee_rows(const Problem& p, const DeviceFacts& cpu, const flo
       tensors.k = view(k + keys.begin * p.head_dim, problem.kv_len, p.head_dim);
       tensors.v = view(v + keys.begin * p.value_dim, problem.kv_len, p.value_dim);
       tensors.o = view(out.data() + r * static_cast<std::size_t>(p.value_dim), 1, p.value_dim);
-      const Result<Plan> planned = plan(problem, cpu, options);
+      const Result<Plan> planned = plan(problem, cpu, plain_path);
       if (!planned.ok() || !run(planned.value(), tensors, {}, nullptr).ok()) failed = true;
     }
   };
@@ -72,6 +80,7 @@ struct Gates {
   gate::HostileGate hostile;
   gate::SecondBar second;
   gate::LseGate lse;
+  std::optional<gate::RoundedGate> rounded;  // in the place of lesson, hostile and second for 16-bit types
   Data data;
   bool with_lesson, with_second, baseline;
   double largest_score = 0;  // largest S of the rows compared
@@ -84,7 +93,10 @@ struct Gates {
         data(data_of),
         with_lesson(data == Data::drawn && lesson_gate_applies(p.input)),
         with_second(have_ieee && !is_baseline(plan)),
-        baseline(is_baseline(plan)) {}
+        baseline(is_baseline(plan)) {
+    if (p.dtype == DType::f16) rounded.emplace(p.kv_len, gate::rounding_f16, sum_of(plan));
+    if (p.dtype == DType::bf16) rounded.emplace(p.kv_len, gate::rounding_bf16, sum_of(plan));
+  }
 
   static gate::SequentialSum sum_of(const Plan& plan) {
     return is_baseline(plan) ? gate::SequentialSum::allowed : gate::SequentialSum::not_allowed;
@@ -119,7 +131,11 @@ struct Gates {
   void report(const Problem& p, KernelReport& kernel) const {
     kernel.gates.clear();
     kernel.not_applied.clear();
-    if (p.value_dim > 0) {
+    if (p.value_dim > 0 && rounded) {
+      const std::string type(dtype_name(p.dtype));
+      kernel.gates.push_back({"rounding gate", rounded->rule(), rounded->verdict()});
+      kernel.not_applied.push_back("lesson gate, hostile gate, second bar: are for f32, not " + type);
+    } else if (p.value_dim > 0) {
       kernel.gates.push_back({"finiteness gate", "", finiteness.verdict()});
       if (with_lesson) {
         kernel.gates.push_back({"lesson gate", lesson.rule(), lesson.verdict()});
@@ -211,10 +227,22 @@ void judge_answers(const Problem& p, const inputs::HostInputs& drawn, const std:
                            return !Gates::is_baseline(a.plan);
                          });
   const Result<DeviceFacts> cpu = device_facts({DeviceKind::cpu, 0});
+  const bool have_ieee =
+      need_ieee && cpu.ok() &&
+      plan(ieee_row(element_problem(p, {p.query_len, p.kv_len})), cpu.value(), plain_path).ok();
   std::vector<std::unique_ptr<Gates>> gates;
+  for (const Answer& answer : answers)
+    gates.push_back(std::make_unique<Gates>(p, answer.plan, have_ieee, data));
   const std::int64_t group = p.kv_heads == 0 ? 1 : p.query_heads / p.kv_heads;
+  const std::vector<SequencePlace> places = places_of(p, drawn);
   for (std::int64_t b = 0; b < p.batch; ++b)
     for (std::int64_t h = 0; h < p.query_heads; ++h) {
+      const SequencePlace& place = places[static_cast<std::size_t>(b)];
+      const Problem own = element_problem(p, place.lengths);
+      // Elements with lengths of their own are sampled each for itself.
+      const std::vector<std::int64_t> own_rows =
+          p.varlen.empty() ? rows
+                           : reference::sampled_rows(own.query_len, static_cast<std::int64_t>(rows.size()));
       if (progress)
         progress("reference: head " + std::to_string(b * p.query_heads + h + 1) + " of " +
                  std::to_string(p.batch * p.query_heads));
@@ -223,29 +251,29 @@ void judge_answers(const Problem& p, const inputs::HostInputs& drawn, const std:
       const float* k = drawn.k.data() + kv_head * p.kv_len * p.head_dim;
       const float* v = drawn.v.data() + kv_head * p.kv_len * p.value_dim;
       std::vector<float> ieee;
-      if (need_ieee && cpu.ok()) ieee = ieee_rows(p, cpu.value(), q, k, v, rows, threads);
-      if (gates.empty())
-        for (const Answer& answer : answers)
-          gates.push_back(std::make_unique<Gates>(p, answer.plan, !ieee.empty(), data));
+      if (have_ieee) ieee = ieee_rows(own, cpu.value(), q, k, v, own_rows, threads);
       const reference::Head<float> head{{q, p.head_dim, 1}, {k, p.head_dim, 1}, {v, p.value_dim, 1},
-                                        p.query_len,        p.kv_len,           p.head_dim,
+                                        own.query_len,      own.kv_len,         p.head_dim,
                                         p.value_dim,        effective_scale(p)};
       reference::ScoreOptions options;
       options.softcap = p.softcap;
       std::size_t r = 0;
       reference::for_each_reference_row(
-          head, rows, [&](std::int64_t i) { return keys_of(p, i); }, threads,
+          head, own_rows, [&](std::int64_t i) { return keys_of(own, i); }, threads,
           [&](std::int64_t i, const Row<double>& want) {
             for (std::size_t a = 0; a < answers.size(); ++a) {
               const HostTensor& o = answers[a].o;
-              const float* got = o.storage.data() + (p.value_dim > 0 ? o.index(b, h, i, 0) : 0);
+              const float* got = o.storage.data() + (p.value_dim > 0 ? form_index(p, o, place, b, h, i) : 0);
+              if (gates[a]->rounded) gates[a]->rounded->add_row(b, h, i, want, got, o.strides[3]);
               gates[a]->finiteness.add_row(b, h, i, want, got, o.strides[3]);
               gates[a]->lesson.add_row(b, h, i, want, got, o.strides[3]);
               gates[a]->hostile.add_row(b, h, i, want, got, o.strides[3]);
-              if (gates[a]->with_second)
+              if (gates[a]->with_second && !ieee.empty())
                 gates[a]->second.add_row(b, h, i, want, got, o.strides[3],
                                          ieee.data() + r * static_cast<std::size_t>(p.value_dim), 1);
-              gates[a]->lse.add(b, h, i, want, answers[a].lse.at(b, h, i));
+              const HostTensor& lse = answers[a].lse;
+              gates[a]->lse.add(b, h, i, want,
+                                lse.storage[static_cast<std::size_t>(form_index(p, lse, place, b, h, i))]);
               gates[a]->largest_score = std::max(gates[a]->largest_score, want.score_magnitude);
             }
             ++r;
@@ -293,6 +321,13 @@ std::string hint_of(const Problem& p, const inputs::HostInputs& drawn, const std
   return "";
 }
 
+void round_to(DType dtype, inputs::HostInputs& drawn) {
+  if (dtype != DType::f16 && dtype != DType::bf16) return;
+  const Format16 format = dtype == DType::f16 ? format_f16 : format_bf16;
+  for (std::vector<float>* values : {&drawn.q, &drawn.k, &drawn.v})
+    for (float& value : *values) value = decode16(format, encode16(format, static_cast<double>(value)));
+}
+
 Result<CheckReport> check_problem(const Problem& problem, const DeviceFacts& facts,
                                   const CheckOptions& options) {
   if (Status status = validate(problem); !status.ok()) return status;
@@ -338,19 +373,16 @@ Result<CheckReport> check_problem(const Problem& problem, const DeviceFacts& fac
                   "check: " + to_text(problem) + " has no query row, so there is nothing to compare");
 
   if (options.progress) options.progress("drawing inputs");
-  const inputs::HostInputs drawn = inputs::draw(problem);
-  const HostTensor q =
-      packed_tensor({problem.batch, problem.query_heads, problem.query_len, problem.head_dim}, drawn.q);
-  const HostTensor k =
-      packed_tensor({problem.batch, problem.kv_heads, problem.kv_len, problem.head_dim}, drawn.k);
-  const HostTensor v =
-      packed_tensor({problem.batch, problem.kv_heads, problem.kv_len, problem.value_dim}, drawn.v);
+  inputs::HostInputs drawn = inputs::draw(problem);
+  round_to(problem.dtype, drawn);
+  const HostOperands operands = form_operands(problem, drawn);
 
   std::vector<Answer> answers;
   std::vector<KernelReport> ran;
   for (const PlanOptions& plan_options : to_run) {
     if (options.progress) options.progress("running " + plan_options.kernel);
-    Result<Answer> answer = run_kernel(problem, facts, plan_options, q, k, v);
+    Result<Answer> answer =
+        run_kernel(problem, facts, plan_options, operands, form_o(problem), form_lse(problem));
     if (!answer.ok()) return answer.status();
     KernelReport line;
     line.kernel = plan_options.kernel;

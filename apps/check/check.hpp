@@ -68,6 +68,9 @@ std::int64_t rows_to_compare(const Problem& problem, std::int64_t asked);
 // Threads for the reference: as asked, or for 0 those of this machine.
 int worker_count(const DeviceFacts& facts, std::int32_t threads);
 
+// Each value as it is stored in that type; 16-bit types lose some of a drawn value.
+void round_to(DType dtype, inputs::HostInputs& drawn);
+
 // A failure is the status of a broken problem, of a forced kernel that refuses, or of the device.
 Result<CheckReport> check_problem(const Problem& problem, const DeviceFacts& facts,
                                   const CheckOptions& options);

@@ -1,7 +1,9 @@
 #include "check/runner.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
+#include <memory>
 
 #include "runtime/cuda_runtime.hpp"
 #include "runtime/device_memory.hpp"
@@ -68,11 +70,7 @@ class Guarded {
   std::vector<unsigned char> image_;
 };
 
-Result<Guarded> upload(Device device, const HostTensor& tensor) {
-  return Guarded::make(device, tensor.storage.data(), tensor.storage.size() * sizeof(float));
-}
-
-// An output: every byte 0xFF, which as f32 is a NaN.
+// An output: every byte 0xFF, which as a floating-point number is a NaN.
 Result<Guarded> upload_poison(Device device, std::size_t bytes) {
   const std::vector<unsigned char> poison(bytes, 0xFF);
   return Guarded::make(device, poison.data(), bytes);
@@ -87,27 +85,22 @@ void note_guards(const char* name, const Guarded& guarded, std::string& trespass
              " of the buffer";
 }
 
-void note_input(const char* name, const Guarded& guarded, const HostTensor& tensor, std::string& trespass) {
-  if (!trespass.empty() || tensor.storage.empty()) return;
-  if (std::memcmp(guarded.payload(), tensor.storage.data(), tensor.storage.size() * sizeof(float)) != 0)
-    trespass = std::string(name) + ": the input was changed";
-}
-
 // Takes the output from memory; what lies between its elements must still be poison.
 HostTensor take_output(const char* name, const Guarded& guarded, const HostTensor& like,
                        std::string& trespass) {
   HostTensor output = like;
   if (output.storage.empty()) return output;
-  std::memcpy(output.storage.data(), guarded.payload(), output.storage.size() * sizeof(float));
+  decode(guarded.payload(), output);
   std::vector<bool> reached(output.storage.size(), false);
   for (std::int64_t b = 0; b < like.shape[0]; ++b)
     for (std::int64_t h = 0; h < like.shape[1]; ++h)
       for (std::int64_t i = 0; i < like.shape[2]; ++i)
         for (std::int64_t c = 0; c < like.shape[3]; ++c)
           reached[static_cast<std::size_t>(like.index(b, h, i, c))] = true;
+  const auto size = static_cast<std::size_t>(dtype_bytes(output.dtype));
   for (std::size_t at = 0; at < reached.size() && trespass.empty(); ++at) {
-    const unsigned char* bytes = guarded.payload() + at * sizeof(float);
-    if (!reached[at] && (bytes[0] & bytes[1] & bytes[2] & bytes[3]) != 0xFF)
+    const unsigned char* bytes = guarded.payload() + at * size;
+    if (!reached[at] && std::any_of(bytes, bytes + size, [](unsigned char byte) { return byte != 0xFF; }))
       trespass = std::string(name) + ": the padding between its elements was written, at element " +
                  std::to_string(at) + " of its memory";
   }
@@ -116,51 +109,91 @@ HostTensor take_output(const char* name, const Guarded& guarded, const HostTenso
 
 }  // namespace
 
-Result<Answer> run_trapped(Device device, std::size_t workspace_bytes, const HostTensor& q,
-                           const HostTensor& k, const HostTensor& v, const HostTensor& o,
-                           const HostTensor& lse, const Launch& launch) {
+Result<Answer> run_trapped(Device device, std::size_t workspace_bytes, const HostOperands& in,
+                           const HostTensor& o, const HostTensor& lse, const Launch& launch) {
+  struct Input {
+    const char* name;
+    const HostTensor& host;
+    TensorView Tensors::*view;
+    bool always;  // else a tensor whose shape is all zero was not given
+    std::vector<unsigned char> bytes{};
+    Guarded memory{};
+    bool given() const { return always || host.shape != HostTensor{}.shape; }
+  };
+  Input inputs[] = {{"q", in.q, &Tensors::q, true},
+                    {"k", in.k, &Tensors::k, true},
+                    {"v", in.v, &Tensors::v, true},
+                    {"mask", in.mask, &Tensors::mask, false},
+                    {"bias", in.bias, &Tensors::bias, false},
+                    {"alibi_slopes", in.alibi_slopes, &Tensors::alibi_slopes, false},
+                    {"sink", in.sink, &Tensors::sink, false},
+                    {"page_table", in.page_table, &Tensors::page_table, false},
+                    {"kv_lengths", in.kv_lengths, &Tensors::kv_lengths, false}};
   Answer answer;
-  Result<Guarded> q_memory = upload(device, q), k_memory = upload(device, k), v_memory = upload(device, v),
-                  o_memory = upload_poison(device, o.storage.size() * sizeof(float)),
-                  lse_memory = upload_poison(device, lse.storage.size() * sizeof(float)),
+  Tensors tensors;
+  for (Input& input : inputs) {
+    if (!input.given()) continue;
+    input.bytes = encode(input.host);
+    Result<Guarded> memory = Guarded::make(device, input.bytes.data(), input.bytes.size());
+    if (!memory.ok()) return memory.status();
+    input.memory = std::move(memory).value();
+    tensors.*input.view = input.host.view(input.memory.data(), device);
+  }
+  Result<Guarded> o_memory = upload_poison(device, o.bytes()),
+                  lse_memory = upload_poison(device, lse.bytes()),
                   workspace = upload_poison(device, workspace_bytes);
-  for (Result<Guarded>* memory : {&q_memory, &k_memory, &v_memory, &o_memory, &lse_memory, &workspace})
+  for (Result<Guarded>* memory : {&o_memory, &lse_memory, &workspace})
     if (!memory->ok()) return memory->status();
-
-  const Tensors tensors{q.view(q_memory.value().data(), device), k.view(k_memory.value().data(), device),
-                        v.view(v_memory.value().data(), device), o.view(o_memory.value().data(), device),
-                        lse.view(lse_memory.value().data(), device)};
+  tensors.dropout = in.dropout;
+  tensors.o = o.view(o_memory.value().data(), device);
+  tensors.lse = lse.view(lse_memory.value().data(), device);
   if (Status status = launch(tensors, {workspace.value().data(), workspace_bytes}); !status.ok())
     return status;
   if (Status status = synchronize(device, nullptr); !status.ok()) return status;
-  for (Result<Guarded>* memory : {&q_memory, &k_memory, &v_memory, &o_memory, &lse_memory, &workspace})
-    if (Status status = memory->value().fetch(); !status.ok()) return status;
 
-  note_guards("q", q_memory.value(), answer.trespass);
-  note_guards("k", k_memory.value(), answer.trespass);
-  note_guards("v", v_memory.value(), answer.trespass);
+  for (Input& input : inputs) {
+    if (!input.given()) continue;
+    if (Status status = input.memory.fetch(); !status.ok()) return status;
+    note_guards(input.name, input.memory, answer.trespass);
+  }
+  for (Result<Guarded>* memory : {&o_memory, &lse_memory, &workspace})
+    if (Status status = memory->value().fetch(); !status.ok()) return status;
   note_guards("o", o_memory.value(), answer.trespass);
   note_guards("lse", lse_memory.value(), answer.trespass);
   note_guards("workspace", workspace.value(), answer.trespass);
-  note_input("q", q_memory.value(), q, answer.trespass);
-  note_input("k", k_memory.value(), k, answer.trespass);
-  note_input("v", v_memory.value(), v, answer.trespass);
+  for (const Input& input : inputs)
+    if (answer.trespass.empty() && !input.bytes.empty() &&
+        std::memcmp(input.memory.payload(), input.bytes.data(), input.bytes.size()) != 0)
+      answer.trespass = std::string(input.name) + ": the input was changed";
   answer.o = take_output("o", o_memory.value(), o, answer.trespass);
   answer.lse = take_output("lse", lse_memory.value(), lse, answer.trespass);
+  return answer;
+}
+
+Result<Answer> run_trapped(Device device, std::size_t workspace_bytes, const HostTensor& q,
+                           const HostTensor& k, const HostTensor& v, const HostTensor& o,
+                           const HostTensor& lse, const Launch& launch) {
+  return run_trapped(device, workspace_bytes, HostOperands{q, k, v}, o, lse, launch);
+}
+
+Result<Answer> run_kernel(const Problem& problem, const DeviceFacts& facts, const PlanOptions& options,
+                          HostOperands in, HostTensor o, HostTensor lse) {
+  Result<Plan> planned = plan(problem, facts, options);
+  if (!planned.ok()) return planned.status();
+  const Plan& chosen = planned.value();
+  for (HostTensor* tensor : {&in.q, &in.k, &in.v, &o}) tensor->dtype = problem.dtype;
+  if (problem.dtype == DType::f64) lse.dtype = DType::f64;
+  Result<Answer> answer = run_trapped(
+      facts.device, chosen.workspace_bytes, in, o, lse,
+      [&](const Tensors& tensors, Workspace workspace) { return run(chosen, tensors, workspace, nullptr); });
+  if (answer.ok()) answer.value().plan = chosen;
   return answer;
 }
 
 Result<Answer> run_kernel(const Problem& problem, const DeviceFacts& facts, const PlanOptions& options,
                           const HostTensor& q, const HostTensor& k, const HostTensor& v, const HostTensor& o,
                           const HostTensor& lse) {
-  Result<Plan> planned = plan(problem, facts, options);
-  if (!planned.ok()) return planned.status();
-  const Plan& chosen = planned.value();
-  Result<Answer> answer = run_trapped(
-      facts.device, chosen.workspace_bytes, q, k, v, o, lse,
-      [&](const Tensors& tensors, Workspace workspace) { return run(chosen, tensors, workspace, nullptr); });
-  if (answer.ok()) answer.value().plan = chosen;
-  return answer;
+  return run_kernel(problem, facts, options, HostOperands{q, k, v}, o, lse);
 }
 
 Result<Answer> run_kernel(const Problem& problem, const DeviceFacts& facts, const PlanOptions& options,

@@ -11,6 +11,13 @@
 
 namespace runmax::check {
 
+// What a problem reads; tensors that it does not have are empty.
+struct HostOperands {
+  HostTensor q, k, v;
+  HostTensor mask{}, bias{}, alibi_slopes{}, sink{}, page_table{}, kv_lengths{};
+  DropoutState dropout{};
+};
+
 struct Answer {
   Plan plan;
   HostTensor o;
@@ -24,12 +31,16 @@ using Launch = std::function<Status(const Tensors&, Workspace)>;
 
 // Runs `launch` on copies of the inputs in the device's memory, with the traps set. Fills all of the answer
 // but its plan.
+Result<Answer> run_trapped(Device device, std::size_t workspace_bytes, const HostOperands& in,
+                           const HostTensor& o, const HostTensor& lse, const Launch& launch);
 Result<Answer> run_trapped(Device device, std::size_t workspace_bytes, const HostTensor& q,
                            const HostTensor& k, const HostTensor& v, const HostTensor& o,
                            const HostTensor& lse, const Launch& launch);
 
-// Plans and runs. `o` and `lse` give shape and strides of the outputs; their contents are not used. Host
-// memory is copied to and from the device of `facts`.
+// Plans and runs. `o` and `lse` give shape and strides of the outputs; their contents are not used. Q, K, V
+// and O become the problem's type, LSE f64 for f64. Host memory is copied to and from the device of `facts`.
+Result<Answer> run_kernel(const Problem& problem, const DeviceFacts& facts, const PlanOptions& options,
+                          HostOperands in, HostTensor o, HostTensor lse);
 Result<Answer> run_kernel(const Problem& problem, const DeviceFacts& facts, const PlanOptions& options,
                           const HostTensor& q, const HostTensor& k, const HostTensor& v, const HostTensor& o,
                           const HostTensor& lse);

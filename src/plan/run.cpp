@@ -3,6 +3,7 @@
 #include <new>
 #include <string>
 
+#include "plan/forms.hpp"
 #include "registry/registry.hpp"
 #include "runtime/cuda_runtime.hpp"
 #include "runtime/device_memory.hpp"
@@ -44,6 +45,14 @@ Status check_view(const char* name, const TensorView& view, DType dtype, std::ar
     return invalid(name, "shape (batch, heads, length, dim) must be " + shape_text(shape) + ", got " +
                              shape_text(view.shape));
   return check_memory(name, view, dtype, device);
+}
+
+// A table of integers that the form of a problem needs, or must not have.
+Status check_form(const char* name, const TensorView& view, bool asked, const Shape4& shape,
+                  const Plan& plan) {
+  if (asked) return check_view(name, view, DType::i32, shape, plan.device);
+  if (view.data == nullptr) return {};
+  return invalid(name, "was given, but the problem " + to_text(plan.problem) + " does not use it");
 }
 
 // The tensor of an option: there if, and only if, the problem has the option. `shape` is the full one, and
@@ -121,18 +130,22 @@ Status run(const Plan& plan, const Tensors& tensors, Workspace workspace, Stream
     return {StatusCode::invalid_argument,
             "plan: kernel '" + plan.kernel + "' does not exist in this library"};
   const DType dtype = p.dtype;
-  for (Status status : {
-           check_view("q", tensors.q, dtype, {p.batch, p.query_heads, p.query_len, p.head_dim}, plan.device),
-           check_view("k", tensors.k, dtype, {p.batch, p.kv_heads, p.kv_len, p.head_dim}, plan.device),
-           check_view("v", tensors.v, dtype, {p.batch, p.kv_heads, p.kv_len, p.value_dim}, plan.device),
-           check_view("o", tensors.o, dtype, {p.batch, p.query_heads, p.query_len, p.value_dim}, plan.device),
-       })
+  const OperandShapes shapes = operand_shapes(p, tensors);
+  for (Status status :
+       {check_view("q", tensors.q, dtype, shapes.q, plan.device),
+        check_view("k", tensors.k, dtype, shapes.k, plan.device),
+        check_view("v", tensors.v, dtype, shapes.v, plan.device),
+        check_view("o", tensors.o, dtype, shapes.o, plan.device),
+        check_form("page_table", tensors.page_table, p.page_size > 0, shapes.page_table, plan),
+        check_form("kv_lengths", tensors.kv_lengths, p.seqused, shapes.kv_lengths, plan)})
     if (!status.ok()) return status;
   if (tensors.lse.data)
-    if (Status status =
-            check_view("lse", tensors.lse, DType::f32, {p.batch, p.query_heads, p.query_len, 1}, plan.device);
+    if (Status status = check_view("lse", tensors.lse, dtype == DType::f64 ? DType::f64 : DType::f32,
+                                   shapes.lse, plan.device);
         !status.ok())
       return status;
+  if (plan.device.kind == DeviceKind::cpu)
+    if (Status status = check_form_values(p, tensors); !status.ok()) return status;
   if (Status status = check_options(p, tensors, plan.device); !status.ok()) return status;
   if (workspace.bytes < plan.workspace_bytes)
     return {StatusCode::workspace_too_small, "workspace: needs " + std::to_string(plan.workspace_bytes) +
@@ -155,14 +168,7 @@ Status run(const Plan& plan, const Tensors& tensors, Workspace workspace, Stream
 
 Status attention(const Tensors& tensors, const AttentionOptions& options, Stream stream) {
   Problem problem = options.options;
-  problem.dtype = tensors.q.dtype;
-  problem.batch = tensors.q.batch();
-  problem.query_heads = tensors.q.heads();
-  problem.query_len = tensors.q.length();
-  problem.head_dim = tensors.q.dim();
-  problem.kv_heads = tensors.k.heads();
-  problem.kv_len = tensors.k.length();
-  problem.value_dim = tensors.v.dim();
+  take_operand_sizes(tensors, problem);
   // A tensor that is given asks for its option.
   problem.mask = problem.mask || tensors.mask.data != nullptr;
   problem.bias = problem.bias || tensors.bias.data != nullptr;

@@ -8,11 +8,23 @@ namespace {
 constexpr std::string_view arithmetic =
     "f32 multiply-add in tiles of 128 terms (fused where the processor has FMA), exp2 by polynomial";
 
+constexpr Features baseline_serves{.f32 = true,
+                                   .ieee = true,
+                                   .causal_bottom_right = true,
+                                   .causal_top_left = true,
+                                   .window = true,
+                                   .batch_invariant = true};
+
 constexpr Features serves{.f32 = true,
+                          .f16 = true,
+                          .bf16 = true,
                           .ieee = true,
                           .causal_bottom_right = true,
                           .causal_top_left = true,
                           .window = true,
+                          .varlen = true,
+                          .paged = true,
+                          .seqused = true,
                           .batch_invariant = true};
 
 constexpr Features online_serves() {
@@ -41,7 +53,7 @@ KernelEntry cpu_naive_entry() {
           .choice = Choice::by_name,
           .summary = "the score matrix stored, by the engine's own tiles and threads: what the matrix costs",
           .computed_as = arithmetic,
-          .serves = serves,
+          .serves = baseline_serves,
           .refuses = cpu::naive_refuses,
           .fill_plan = cpu::fill_naive_plan,
           .run = cpu::run_naive};

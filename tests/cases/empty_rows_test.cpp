@@ -63,8 +63,6 @@ TEST_P(Case, O015_LseOfAnEmptyRowMergesAsNothing) {
   EXPECT_EQ(lse.at(0, 0, 0), 0.0f);
 }
 
-TEST(CaseRefused, O015_PagedIsRefusedByName) { expect_refused_by_all("q17:k16:d8:paged=16", "paged"); }
-
 TEST_P(Case, O016_ZeroBatchAndZeroHeadsSucceed) {
   for (const char* text : {"b0:h10:q16:k16:d64", "b2:h0:q16:k16:d64"}) {
     const Problem p = problem(text);
@@ -100,10 +98,6 @@ TEST_P(Case, O018_PlanningCopesWithNoWorkInAnyDimension) {
         for (std::int64_t i = 0; i < p.query_len; ++i)
           expect_lse(*answer, 0, 0, i, std::log(static_cast<double>(p.kv_len)));
     }
-}
-
-TEST(CaseRefused, O019_PackedSequencesAreRefusedByName) {
-  expect_refused_by_all("hq4:hk1:varlen=0/2,3/3:d256", "varlen");
 }
 
 }  // namespace

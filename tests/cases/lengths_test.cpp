@@ -59,8 +59,6 @@ TEST_P(Case, O011_WithVAllOnesTheOutputIsOne) {
   }
 }
 
-TEST(CaseRefused, O011_PagedBf16IsRefusedByName) { expect_refused_by_all("q1:k17:d128:paged=16", "paged"); }
-
 TEST_P(Case, O013_PartialTilesWithStronglyNegativeScores) {
   for (const std::int64_t n : {33, 64, 96, 100, 192}) {
     const Problem p = problem("q" + std::to_string(n) + ":d64");

@@ -48,10 +48,6 @@ TEST_P(Case, O034_TheAnswerDoesNotDependOnWhereTheHotKeyLies) {
   }
 }
 
-TEST(CaseRefused, O034_HalfPrecisionIsRefusedByName) {
-  expect_refused_by_all("q1:k65536:d1:f16", "dtype f16");
-}
-
 TEST_P(Case, O035_NothingOverflowsAtAnyLength) {
   for (const char* text : {"q1:k65536:d64", "q1:k1048576:d4"}) {
     const Problem p = problem(text);

@@ -59,21 +59,33 @@ inline HostTensor row_indices(std::array<std::int64_t, 4> shape) {
   return tensor;
 }
 
-// The shapes of a problem's tensors.
+// The shapes of a problem's tensors; those of K and V if it is not paged.
+inline std::array<std::int64_t, 4> rows_shape(const Problem& p, std::int64_t heads,
+                                              std::int64_t SequenceLengths::*length,
+                                              std::int64_t dense_length, std::int64_t dim) {
+  if (p.varlen.empty()) return {p.batch, heads, dense_length, dim};
+  std::int64_t rows = 0;
+  for (const SequenceLengths& lengths : p.varlen) rows += lengths.*length;
+  return {1, heads, rows, dim};
+}
 inline std::array<std::int64_t, 4> q_shape(const Problem& p) {
-  return {p.batch, p.query_heads, p.query_len, p.head_dim};
+  return rows_shape(p, p.query_heads, &SequenceLengths::query_len, p.query_len, p.head_dim);
 }
 inline std::array<std::int64_t, 4> k_shape(const Problem& p) {
-  return {p.batch, p.kv_heads, p.kv_len, p.head_dim};
+  return rows_shape(p, p.kv_heads, &SequenceLengths::kv_len, p.kv_len, p.head_dim);
 }
 inline std::array<std::int64_t, 4> v_shape(const Problem& p) {
-  return {p.batch, p.kv_heads, p.kv_len, p.value_dim};
+  return rows_shape(p, p.kv_heads, &SequenceLengths::kv_len, p.kv_len, p.value_dim);
+}
+inline std::array<std::int64_t, 4> o_shape(const Problem& p) {
+  return rows_shape(p, p.query_heads, &SequenceLengths::query_len, p.query_len, p.value_dim);
+}
+inline std::array<std::int64_t, 4> lse_shape(const Problem& p) {
+  return rows_shape(p, p.query_heads, &SequenceLengths::query_len, p.query_len, 1);
 }
 
 // Q and K zero, V as given.
-struct Operands {
-  HostTensor q, k, v;
-};
+using Operands = check::HostOperands;
 inline Operands equal_scores(const Problem& p, HostTensor v) {
   return {constant(q_shape(p), 0), constant(k_shape(p), 0), std::move(v)};
 }
@@ -100,12 +112,14 @@ class Case : public ::testing::TestWithParam<std::string> {
 
   // Runs on this kernel. Nothing if it refuses, which fails the test only if no other kernel of the engine
   // steps in.
-  std::optional<Answer> run(const Problem& p, const HostTensor& q, const HostTensor& k, const HostTensor& v,
-                            const PlanOptions& plan_options, const HostTensor& o, const HostTensor& lse) {
-    Result<Answer> answer = check::run_kernel(p, facts_, plan_options, q, k, v, o, lse);
+  std::optional<Answer> run(const Problem& p, const Operands& in, const PlanOptions& plan_options,
+                            const HostTensor& o, const HostTensor& lse) {
+    Result<Answer> answer = check::run_kernel(p, facts_, plan_options, in, o, lse);
     if (!answer.ok()) {
       const bool refused = answer.status().code() == StatusCode::unsupported;
-      EXPECT_TRUE(refused && (!is_engine() || plan(p, facts_).ok()))
+      // No CUDA kernel serves every type and form.
+      const bool unserved = !on_cpu() && first_unserved(p, entry_->serves).has_value();
+      EXPECT_TRUE(refused && (!is_engine() || unserved || plan(p, facts_).ok()))
           << to_text(p) << ": " << answer.status().message();
       refusals_ += (refusals_.empty() ? "" : "; ") + answer.status().message();
       return std::nullopt;
@@ -115,14 +129,20 @@ class Case : public ::testing::TestWithParam<std::string> {
     return std::move(answer).value();
   }
   std::optional<Answer> run(const Problem& p, const HostTensor& q, const HostTensor& k, const HostTensor& v,
+                            const PlanOptions& plan_options, const HostTensor& o, const HostTensor& lse) {
+    return run(p, Operands{q, k, v}, plan_options, o, lse);
+  }
+  std::optional<Answer> run(const Problem& p, const Operands& in, const PlanOptions& plan_options) {
+    return run(p, in, plan_options, packed_tensor(o_shape(p)), packed_tensor(lse_shape(p)));
+  }
+  std::optional<Answer> run(const Problem& p, const HostTensor& q, const HostTensor& k, const HostTensor& v,
                             const PlanOptions& plan_options) {
-    return run(p, q, k, v, plan_options, packed_tensor({p.batch, p.query_heads, p.query_len, p.value_dim}),
-               packed_tensor({p.batch, p.query_heads, p.query_len, 1}));
+    return run(p, Operands{q, k, v}, plan_options);
   }
   std::optional<Answer> run(const Problem& p, const HostTensor& q, const HostTensor& k, const HostTensor& v) {
-    return run(p, q, k, v, options());
+    return run(p, Operands{q, k, v}, options());
   }
-  std::optional<Answer> run(const Problem& p, const Operands& in) { return run(p, in.q, in.k, in.v); }
+  std::optional<Answer> run(const Problem& p, const Operands& in) { return run(p, in, options()); }
 
   // A case whose every problem was refused is reported as skipped, with the reasons.
   void TearDown() override {
@@ -136,12 +156,26 @@ class Case : public ::testing::TestWithParam<std::string> {
   std::string refusals_;
 };
 
-// Every channel of one output row. `largest_value` is max |V|: the tolerance is 5e-6 of it.
+// The tolerance of a case as a share of max |V|.
+inline double tolerance(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return 1e-3;
+    case DType::bf16:
+      return 8e-3;
+    case DType::f64:
+      return 1e-13;
+    default:
+      return 5e-6;
+  }
+}
+
+// Every channel of one output row. `largest_value` is max |V|.
 inline void expect_row(const Answer& answer, std::int64_t b, std::int64_t h, std::int64_t i, double want,
                        double largest_value) {
   for (std::int64_t c = 0; c < answer.o.shape[3]; ++c) {
-    const double got = answer.o.at(b, h, i, c);
-    ASSERT_LE(std::abs(got - want), 5e-6 * largest_value)
+    const double got = answer.o.value(b, h, i, c);
+    ASSERT_LE(std::abs(got - want), tolerance(answer.plan.problem.dtype) * largest_value)
         << answer.plan.kernel << " on " << to_text(answer.plan.problem) << ": o[" << b << "," << h << "," << i
         << "," << c << "] got " << got << " want " << want;
     ASSERT_TRUE(std::isfinite(got));

@@ -45,7 +45,7 @@ RULES = {
     "src/gate/": ([PUBLIC, "src/reference/"], []),
     "src/inputs/": ([PUBLIC], []),
     "src/registry/": ([PUBLIC, LEAF_HOST, "src/runtime/workers.hpp"], []),
-    "src/plan/": ([PUBLIC, LEAF_HOST, "src/registry/", "src/runtime/"], []),
+    "src/plan/": ([PUBLIC, LEAF_HOST, "src/problem/", "src/registry/", "src/runtime/"], []),
     "src/runtime/": ([PUBLIC], ["cuda", "highway", "tbb", "system"]),
     "src/device/": ([PUBLIC], ["cuda"]),
     "src/kernels/lesson/": ([PUBLIC], ["cuda"]),

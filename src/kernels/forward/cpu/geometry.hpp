@@ -9,6 +9,7 @@
 #include <string>
 
 #include "kernels/forward/cpu/config.hpp"
+#include "kernels/forward/cpu/elements.hpp"
 #include "kernels/forward/cpu/tiles.hpp"
 #include "runmax/runmax.hpp"
 
@@ -37,40 +38,58 @@ inline ScaleParts split_scale(double softmax_scale) {
   return parts;
 }
 
-// One row of one head.
+// One row of one head; `query` counts within its sequence.
 struct RowAddress {
   std::int64_t batch = 0;
   std::int64_t head = 0;
   std::int64_t query = 0;
 };
 
+// What may differ between the elements of a batch: the lengths, and where their rows begin in packed tensors.
+struct Sequence {
+  std::int64_t query_len = 0;
+  std::int64_t kv_len = 0;
+  std::int64_t query_start = 0;
+  std::int64_t kv_start = 0;
+};
+
 // All query heads that share a KV head form one list of rows, head after head: their K and V are read once.
+// KV heads are numbered through the batch, element after element.
 class Geometry {
  public:
-  explicit Geometry(const Problem& p)
+  explicit Geometry(const Problem& p) : Geometry(p, {p.query_len, p.kv_len, 0, 0}) {}
+  // Of the KV heads of one sequence.
+  Geometry(const Problem& p, const Sequence& sequence)
       : problem_(p),
+        sequence_(sequence),
         group_(p.kv_heads == 0 ? 1 : p.query_heads / p.kv_heads),
-        rows_(group_ * p.query_len),
+        rows_(group_ * sequence.query_len),
         row_tiles_(ceil_div(rows_, forward_tile.block_q)),
         kv_heads_(p.query_heads == 0 ? 0 : p.batch * p.kv_heads) {}
 
   const Problem& problem() const { return problem_; }
+  const Sequence& sequence() const { return sequence_; }
   std::int64_t kv_heads() const { return kv_heads_; }    // of the whole batch
   std::int64_t rows() const { return rows_; }            // of one KV head
   std::int64_t row_tiles() const { return row_tiles_; }  // of one KV head
 
   RowAddress address(std::int64_t kv_head, std::int64_t row) const {
-    return {kv_head / problem_.kv_heads, kv_head % problem_.kv_heads * group_ + row / problem_.query_len,
-            row % problem_.query_len};
+    return {kv_head / problem_.kv_heads, kv_head % problem_.kv_heads * group_ + row / sequence_.query_len,
+            row % sequence_.query_len};
   }
 
   KeyRange keys(std::int64_t row) const {
-    return visible_keys(problem_.causal, problem_.window, problem_.query_len, problem_.kv_len,
-                        row % problem_.query_len);
+    return visible_keys(problem_.causal, problem_.window, sequence_.query_len, sequence_.kv_len,
+                        row % sequence_.query_len);
   }
+
+  // Where a row, or a batch element, lies in Q, O and LSE: a packed batch is one element.
+  std::int64_t tensor_batch(std::int64_t batch) const { return problem_.varlen.empty() ? batch : 0; }
+  std::int64_t tensor_row(const RowAddress& at) const { return sequence_.query_start + at.query; }
 
  private:
   const Problem& problem_;
+  Sequence sequence_;
   std::int64_t group_, rows_, row_tiles_, kv_heads_;
 };
 
@@ -126,9 +145,9 @@ inline StridedRows head_rows(const TensorView& view, std::int64_t batch, std::in
 // after row, on cache-line boundaries (a load across two lines costs 3 % of the weighted sum).
 inline bool values_in_place(const TensorView& v) {
   const auto whole_lines = [](std::int64_t elements) { return elements % forward_tile.panel == 0; };
-  return v.strides[3] == 1 && v.strides[2] == v.dim() && v.dim() <= forward_tile.value_group &&
-         whole_lines(v.dim()) && whole_lines(v.strides[0]) && whole_lines(v.strides[1]) &&
-         reinterpret_cast<std::uintptr_t>(v.data) % region_bytes == 0;
+  return v.dtype == DType::f32 && v.strides[3] == 1 && v.strides[2] == v.dim() &&
+         v.dim() <= forward_tile.value_group && whole_lines(v.dim()) && whole_lines(v.strides[0]) &&
+         whole_lines(v.strides[1]) && reinterpret_cast<std::uintptr_t>(v.data) % region_bytes == 0;
 }
 
 // Rows of neighbouring channels; a row stride of 0 has to be packed.
@@ -147,22 +166,35 @@ void for_each_run(const Geometry& geometry, std::int64_t kv_head, std::int64_t f
                   Run run) {
   for (std::int64_t done = 0; done < rows;) {
     const RowAddress at = geometry.address(kv_head, first + done);
-    const std::int64_t count = std::min(rows - done, geometry.problem().query_len - at.query);
+    const std::int64_t count = std::min(rows - done, geometry.sequence().query_len - at.query);
     run(at, done, count);
     done += count;
   }
 }
 
-// Packs `rows` query rows, which may lie in several heads, beginning at `first`.
+// Packs `rows` query rows, which may lie in several heads, beginning at `first`. `stage` holds a register
+// tile of rows; for f32 it is not used.
 inline void pack_query_tile(const Geometry& geometry, const TensorView& q, std::int64_t kv_head,
-                            std::int64_t first, std::int64_t rows, double factor, float* packed) {
+                            std::int64_t first, std::int64_t rows, double factor, float* stage,
+                            float* packed) {
   const std::int64_t head_dim = geometry.problem().head_dim;
   // The rows that fill up the last register tile are never used, but must be numbers that cost nothing.
   const std::int64_t whole = rows / forward_tile.rows * forward_tile.rows;
   std::fill(packed + whole * head_dim, packed + packed_query_floats(rows, head_dim), 0.0f);
   for_each_run(
       geometry, kv_head, first, rows, [&](const RowAddress& at, std::int64_t done, std::int64_t count) {
-        pack_queries(head_rows(q, at.batch, at.head, at.query), done, count, head_dim, factor, packed);
+        const std::int64_t batch = geometry.tensor_batch(at.batch), row = geometry.tensor_row(at);
+        if (q.dtype == DType::f32) {
+          pack_queries(head_rows(q, batch, at.head, row), done, count, head_dim, factor, packed);
+          return;
+        }
+        // Up to the end of a register tile at a time.
+        for (std::int64_t r = 0; r < count;) {
+          const std::int64_t some = std::min(count - r, forward_tile.rows - (done + r) % forward_tile.rows);
+          element_functions().widen(element_rows(q, batch, at.head, row + r), some, head_dim, stage);
+          pack_queries({stage, head_dim, 1}, done + r, some, head_dim, factor, packed);
+          r += some;
+        }
       });
 }
 
@@ -210,25 +242,28 @@ inline void store_rows(const Geometry& geometry, const Tensors& t, const TileFun
     return end_row(end, at.head, {max[r], sum[r]}, scale);
   };
   const auto store = [&](const RowAddress& at, std::int64_t done, std::int64_t count) {
-    float* to = head_data(t.o, at.batch, at.head) + at.query * t.o.strides[2];
-    for (std::int64_t r = done; r < done + count; ++r, to += t.o.strides[2]) {
+    const std::int64_t batch = geometry.tensor_batch(at.batch), first_row = geometry.tensor_row(at);
+    for (std::int64_t r = done; r < done + count; ++r) {
       float* row = out + r * padded(value_dim);
+      void* to = element_at(
+          t.o.data, t.o.dtype,
+          batch * t.o.strides[0] + at.head * t.o.strides[1] + (first_row + r - done) * t.o.strides[2]);
       if (end.any()) {
         functions.normalize(row, value_dim, sum[r], row);
         const double factor = ended(at, r).factor;
-        for (std::int64_t c = 0; c < value_dim; ++c)
-          to[c * t.o.strides[3]] = static_cast<float>(factor * row[c]);
+        for (std::int64_t c = 0; c < value_dim; ++c) row[c] = static_cast<float>(factor * row[c]);
+        element_functions().narrow(row, value_dim, t.o.dtype, to, t.o.strides[3]);
         continue;
       }
-      if (t.o.strides[3] == 1) {
-        functions.normalize(row, value_dim, sum[r], to);
+      if (t.o.dtype == DType::f32 && t.o.strides[3] == 1) {
+        functions.normalize(row, value_dim, sum[r], static_cast<float*>(to));
         continue;
       }
       functions.normalize(row, value_dim, sum[r], row);
-      for (std::int64_t c = 0; c < value_dim; ++c) to[c * t.o.strides[3]] = row[c];
+      element_functions().narrow(row, value_dim, t.o.dtype, to, t.o.strides[3]);
     }
     if (!t.lse.data) return;
-    float* lse = head_data(t.lse, at.batch, at.head) + at.query * t.lse.strides[2];
+    float* lse = head_data(t.lse, batch, at.head) + first_row * t.lse.strides[2];
     for (std::int64_t r = done; r < done + count; ++r, lse += t.lse.strides[2]) *lse = ended(at, r).lse;
   };
   for_each_run(geometry, kv_head, first, rows, store);
@@ -243,6 +278,11 @@ class Regions {
     char* region = data_ ? data_ + bytes_ : nullptr;
     bytes_ += round_up(floats * static_cast<std::int64_t>(sizeof(float)), region_bytes);
     return reinterpret_cast<float*>(region);
+  }
+  template <class Object>
+  Object* take_objects(std::int64_t count) {
+    static_assert(sizeof(Object) % sizeof(float) == 0 && alignof(Object) <= region_bytes);
+    return reinterpret_cast<Object*>(take(count * static_cast<std::int64_t>(sizeof(Object) / sizeof(float))));
   }
   std::int64_t bytes() const { return bytes_; }
 

@@ -134,7 +134,7 @@ class NaiveRun {
 
   void store_scores(const Block& block) const {
     pack_query_tile(geometry_, tensors_.q, block.kv_head, block.first, block.rows, scale_.query_factor,
-                    block.q);
+                    nullptr, block.q);
     for (std::int64_t key = 0; key < problem_.kv_len; key += forward_tile.block_kv) {
       if (!set_keys(block, key)) continue;
       ScoreTile tile;

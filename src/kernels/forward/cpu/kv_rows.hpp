@@ -1,0 +1,91 @@
+// The rows of K or V of one KV head wherever they lie: in a tensor of any type, packed behind other
+// sequences, or page by page.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/forward/cpu/elements.hpp"
+#include "kernels/forward/cpu/geometry.hpp"
+#include "kernels/forward/cpu/tiles.hpp"
+#include "runmax/runmax.hpp"
+
+namespace runmax::cpu {
+
+class KvRows {
+ public:
+  // Rows from `start` on of one head.
+  KvRows(const TensorView& view, std::int64_t batch, std::int64_t head, std::int64_t start)
+      : first_(element_rows(view, batch, head, start)) {}
+
+  // A head of a pool of pages; row j is row j % page_size of page table[j / page_size].
+  KvRows(const TensorView& pool, std::int64_t head, const TensorView& table, std::int64_t batch,
+         std::int64_t page_size)
+      : first_(element_rows(pool, 0, head, 0)),
+        page_size_(page_size),
+        page_stride_(pool.strides[0]),
+        table_(static_cast<const std::int32_t*>(table.data) + batch * table.strides[0]),
+        table_stride_(table.strides[3]) {}
+
+  // True if all rows can be read as they lie.
+  bool direct() const { return page_size_ == 0 && first_.dtype == DType::f32; }
+  StridedRows strided(std::int64_t row) const { return as_strided(run(row, 1).rows); }
+
+  // Packs rows [row, row + count): pack(done, how many, their FP32 rows), each time from a multiple of a
+  // panel on. `stage` holds a panel of rows.
+  template <class Pack>
+  void for_each_piece(std::int64_t row, std::int64_t count, std::int64_t channels, float* stage,
+                      Pack pack) const {
+    for (std::int64_t done = 0; done < count;) {
+      if (first_.dtype == DType::f32) {
+        const Run piece = run(row + done, count - done);
+        const std::int64_t whole =
+            done + piece.count == count ? piece.count : piece.count / forward_tile.panel * forward_tile.panel;
+        if (whole > 0) {
+          pack(done, whole, as_strided(piece.rows));
+          done += whole;
+          continue;
+        }
+      }
+      const std::int64_t some = std::min(forward_tile.panel, count - done);
+      for (std::int64_t staged = 0; staged < some;) {
+        const Run piece = run(row + done + staged, some - staged);
+        element_functions().widen(piece.rows, piece.count, channels, stage + staged * channels);
+        staged += piece.count;
+      }
+      pack(done, some, StridedRows{stage, channels, 1});
+      done += some;
+    }
+  }
+
+ private:
+  // Rows that lie at one distance from each other.
+  struct Run {
+    ElementRows rows;
+    std::int64_t count = 0;
+  };
+
+  Run run(std::int64_t row, std::int64_t count) const {
+    std::int64_t at = row * first_.row_stride;
+    if (page_size_ > 0) {
+      const std::int64_t page = table_[row / page_size_ * table_stride_];
+      at = page * page_stride_ + row % page_size_ * first_.row_stride;
+      count = std::min(count, page_size_ - row % page_size_);
+    }
+    Run piece{first_, count};
+    piece.rows.data = element_at(first_.data, first_.dtype, at);
+    return piece;
+  }
+
+  static StridedRows as_strided(const ElementRows& rows) {
+    return {static_cast<const float*>(rows.data), rows.row_stride, rows.channel_stride};
+  }
+
+  ElementRows first_;
+  std::int64_t page_size_ = 0;  // 0: not paged
+  std::int64_t page_stride_ = 0;
+  const std::int32_t* table_ = nullptr;
+  std::int64_t table_stride_ = 0;
+};
+
+}  // namespace runmax::cpu

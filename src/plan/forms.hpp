@@ -1,0 +1,29 @@
+// What packed, paged and partly used batches ask of their tensors: shapes, and the values of page tables and
+// lengths.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "runmax/runmax.hpp"
+
+namespace runmax {
+
+using Shape4 = std::array<std::int64_t, 4>;
+
+// The shapes that a problem's tensors must have. A pool of pages may have any number of them, and a page
+// table any number of columns: those are taken from the tensors given.
+struct OperandShapes {
+  Shape4 q, k, v, o, lse;
+  Shape4 page_table, kv_lengths;
+};
+OperandShapes operand_shapes(const Problem& problem, const Tensors& tensors);
+
+// Completes a problem whose tensors say what it is: the sizes, and the options that a tensor asks for.
+void take_operand_sizes(const Tensors& tensors, Problem& problem);
+
+// Lengths against their limits, page indices against the pool: every value that a kernel would use. For
+// tensors in host memory whose shapes are right.
+Status check_form_values(const Problem& problem, const Tensors& tensors);
+
+}  // namespace runmax
