@@ -1,5 +1,7 @@
 #include "check/check.hpp"
 
+#include "check/reference_options.hpp"
+
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -255,8 +257,8 @@ void judge_answers(const Problem& p, const inputs::HostInputs& drawn, const std:
       const reference::Head<float> head{{q, p.head_dim, 1}, {k, p.head_dim, 1}, {v, p.value_dim, 1},
                                         own.query_len,      own.kv_len,         p.head_dim,
                                         p.value_dim,        effective_scale(p)};
-      reference::ScoreOptions options;
-      options.softcap = p.softcap;
+      const reference::ScoreOptions options =
+          reference_options(p, drawn.options, b, h, diagonal_offset(own.causal, own.query_len, own.kv_len));
       std::size_t r = 0;
       reference::for_each_reference_row(
           head, own_rows, [&](std::int64_t i) { return keys_of(own, i); }, threads,
@@ -307,6 +309,11 @@ std::string hint_of(const Problem& p, const inputs::HostInputs& drawn, const std
     consider("matches bottom-right alignment", [](Problem& m) { m.causal = Causal::bottom_right; });
   consider("matches attention without the causal mask", [](Problem& m) { m.causal = Causal::none; });
   consider("matches attention without the window", [](Problem& m) { m.window = {}; });
+  consider("matches attention without the mask", [](Problem& m) { m.mask = false; });
+  consider("matches attention without the bias", [](Problem& m) { m.bias = false; });
+  consider("matches attention without ALiBi", [](Problem& m) { m.alibi = false; });
+  consider("matches attention without the sink", [](Problem& m) { m.sink = false; });
+  consider("matches attention without dropout", [](Problem& m) { m.dropout = 0; });
   consider("matches attention without the softcap", [](Problem& m) { m.softcap = 0; });
   consider("matches a softmax scale of 1", [](Problem& m) { m.softmax_scale = 1.0; });
   for (const Mistake& mistake : mistakes) {

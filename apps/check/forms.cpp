@@ -54,6 +54,21 @@ HostTensor pool_of(const Problem& p, const std::vector<float>& drawn, std::int64
   return pool;
 }
 
+// Mask, bias, slopes, sink and dropout's state, where the problem has them.
+void add_options(const Problem& p, const inputs::HostOptions& options, HostOperands& in) {
+  if (p.mask) {
+    in.mask = packed_tensor(options.mask_shape, {options.mask.begin(), options.mask.end()});
+    in.mask.dtype = DType::boolean;
+  }
+  if (p.bias) in.bias = packed_tensor(options.bias_shape, options.bias);
+  const std::int64_t heads = p.query_heads;
+  if (p.alibi)
+    in.alibi_slopes = packed_tensor(
+        {static_cast<std::int64_t>(options.alibi_slopes.size()) / heads, heads, 1, 1}, options.alibi_slopes);
+  if (p.sink) in.sink = packed_tensor({1, heads, 1, 1}, options.sink);
+  in.dropout = {options.dropout_seed, options.dropout_offset};
+}
+
 }  // namespace
 
 std::vector<SequencePlace> places_of(const Problem& p, const inputs::HostInputs& drawn) {
@@ -92,6 +107,7 @@ HostOperands form_operands(const Problem& p, const inputs::HostInputs& drawn) {
     for (std::int64_t b = 0; b < p.batch; ++b)
       in.kv_lengths.at(b, 0, 0) = static_cast<float>(places[static_cast<std::size_t>(b)].lengths.kv_len);
   }
+  add_options(p, drawn.options, in);
   if (p.page_size == 0) return in;
 
   const auto pages_for = [&](std::int64_t keys) { return (keys + p.page_size - 1) / p.page_size; };

@@ -18,9 +18,9 @@ struct SequencePlace {
 };
 std::vector<SequencePlace> places_of(const Problem& problem, const inputs::HostInputs& drawn);
 
-// Q, K and V, and a page table and lengths where the problem has them. Pages lie in shuffled order among
-// others that nothing uses; those, and what no row fills, are NaN. Table entries beyond the used ones are no
-// pages.
+// Q, K and V, and the tensors of options, a page table and lengths where the problem has them. Pages lie in
+// shuffled order among others that nothing uses; those, and what no row fills, are NaN. Table entries beyond
+// the used ones are no pages.
 HostOperands form_operands(const Problem& problem, const inputs::HostInputs& drawn);
 
 // Packed outputs.

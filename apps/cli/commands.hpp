@@ -46,6 +46,8 @@ struct RunArguments {
   std::string in;       // or one .safetensors input
   std::string out;
   std::string lse;
+  std::string mask, bias, alibi_slopes, sink;  // .npy inputs; tensors of these names with `in`
+  std::string dropout, dropout_seed, dropout_offset;
   std::string layout = "bshd";
   std::string softmax_scale;
   std::string softcap;

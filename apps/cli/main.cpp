@@ -165,6 +165,17 @@ int main(int argc, char** argv) {
   run_app->add_option("--window,--window-size", run.window,
                       "LEFT,RIGHT: inclusive distances from the diagonal; -1 is unbounded");
   run_app->add_option("--softcap", run.softcap, "Scores become C * tanh(score / C); 0 is off");
+  run_app->add_option(
+      "--mask", run.mask,
+      "True may attend: .npy of type |b1 or |u1, (batch, heads, queries, keys) or what broadcasts");
+  run_app->add_option("--bias", run.bias, "Added to the score, likewise; -inf hides a key");
+  run_app->add_option("--alibi-slopes", run.alibi_slopes,
+                      "Subtracts slope * distance from the diagonal: .npy, (heads) or (batch, heads)");
+  run_app->add_option("--sink", run.sink, "One more score of every row, without a value: .npy, (heads)");
+  run_app->add_option("--dropout", run.dropout,
+                      "Probability of dropping a weight; kept ones times 1/(1 - P)");
+  run_app->add_option("--dropout-seed", run.dropout_seed, "Which weights are dropped (0)");
+  run_app->add_option("--dropout-offset", run.dropout_offset, "Calls with other offsets drop others (0)");
   run_app->add_option("--arithmetic", run.arithmetic, "fp32-grade (the default), ieee or tf32");
   run_app->add_flag(
       "--check", run.check,

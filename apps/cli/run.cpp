@@ -6,11 +6,14 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
+#include <tuple>
 
 #include "cli/attention_arrays.hpp"
 #include "cli/check_json.hpp"
 #include "cli/commands.hpp"
 #include "cli/device_choice.hpp"
+#include "cli/option_arrays.hpp"
 #include "cli/output.hpp"
 #include "cli/run_check.hpp"
 #include "files/input_file.hpp"
@@ -52,6 +55,9 @@ Result<Problem> parse_options(const RunArguments& arguments) {
   if (!arguments.softcap.empty())
     if (Status status = parse_real("--softcap", arguments.softcap, problem.softcap); !status.ok())
       return status;
+  if (!arguments.dropout.empty())
+    if (Status status = parse_real("--dropout", arguments.dropout, problem.dropout); !status.ok())
+      return status;
   if (!arguments.window.empty()) {
     const std::string_view text = arguments.window;
     const std::size_t comma = text.find(',');
@@ -78,6 +84,19 @@ Result<Problem> parse_options(const RunArguments& arguments) {
   return problem;
 }
 
+Result<DropoutState> parse_dropout(const RunArguments& arguments) {
+  DropoutState state;
+  for (const auto& [option, text, value] :
+       {std::tuple("--dropout-seed", &arguments.dropout_seed, &state.seed),
+        std::tuple("--dropout-offset", &arguments.dropout_offset, &state.offset)}) {
+    if (text->empty()) continue;
+    if (arguments.dropout.empty()) return usage(std::string(option) + ": needs --dropout");
+    if (!parse_number(*text, *value))
+      return usage(std::string(option) + ": must be an integer from 0 to 2^64 - 1, got '" + *text + "'");
+  }
+  return state;
+}
+
 Result<Layout> parse_layout(const std::string& name) {
   if (name == "bshd") return Layout::bshd;
   if (name == "bhsd") return Layout::bhsd;
@@ -94,9 +113,18 @@ struct NamedPath {
   const std::string& path;
 };
 
-std::vector<NamedPath> inputs(const RunArguments& a) {
+// The files that must be named.
+std::vector<NamedPath> operands(const RunArguments& a) {
   if (!a.in.empty()) return {{"--in", a.in}};
   return {{"--q", a.q}, {"--k", a.k}, {"--v", a.v}};
+}
+
+// All that are read.
+std::vector<NamedPath> inputs(const RunArguments& a) {
+  std::vector<NamedPath> paths = operands(a);
+  for (const auto& [option, path] : option_paths(a))
+    if (!path->empty()) paths.push_back({option, *path});
+  return paths;
 }
 
 std::vector<NamedPath> outputs(const RunArguments& a) {
@@ -121,7 +149,7 @@ bool same_file(const std::string& a, const std::string& b) {
 Status check_paths(const RunArguments& a) {
   if (a.out.empty()) return usage("--out: is empty; it must name a file");
   if (a.in.empty()) {
-    for (const NamedPath& input : inputs(a))
+    for (const NamedPath& input : operands(a))
       if (input.path.empty())
         return usage(std::string(input.option) + ": is missing; give --q, --k and --v, or --in");
     if (has_suffix(a.out, ".safetensors"))
@@ -129,6 +157,11 @@ Status check_paths(const RunArguments& a) {
   } else {
     for (const std::string* path : {&a.q, &a.k, &a.v})
       if (!path->empty()) return usage("--in: holds q, k and v; leave --q, --k and --v out");
+    for (const auto& [option, path] : option_paths(a))
+      if (!path->empty())
+        return usage(std::string(option) +
+                     ": with --in, masks, biases, slopes and sinks are its tensors 'mask', " +
+                     "'bias', 'alibi_slopes' and 'sink'; leave " + option + " out");
     if (!a.lse.empty())
       return usage("--lse: with --in, the LSE is the tensor 'lse' of --out; leave --lse out");
     if (has_suffix(a.out, ".npy"))
@@ -148,6 +181,7 @@ Status check_paths(const RunArguments& a) {
 
 struct Inputs {
   NamedArray q, k, v;
+  OptionArrays options;
 };
 
 Result<NamedArray> read_one(const NamedPath& input) {
@@ -168,6 +202,9 @@ Result<Inputs> read_inputs(const RunArguments& a) {
       if (!array.ok()) return array.status();
       *target = std::move(array).value();
     }
+    Result<OptionArrays> options = read_option_files(a);
+    if (!options.ok()) return options.status();
+    result.options = std::move(options).value();
     return result;
   }
   const std::string source = "--in " + a.in + ": ";
@@ -182,13 +219,18 @@ Result<Inputs> read_inputs(const RunArguments& a) {
     if (!array.ok()) return named(array.status());
     *target = {source + "tensor '" + name + "'", std::move(array).value()};
   }
+  Result<OptionArrays> options = take_option_tensors(tensors.value(), source);
+  if (!options.ok()) return options.status();
+  result.options = std::move(options).value();
   return result;
 }
 
 // An array of the host where the plan's device can use it: in place on the CPU, a copy on a GPU.
 class Placed {
  public:
-  Placed(Device device, std::vector<float>& host) : device_(device), host_(&host) {}
+  template <class T>
+  Placed(Device device, std::vector<T>& host)
+      : device_(device), host_(std::as_writable_bytes(std::span(host))) {}
 
   Status allocate() {
     if (device_.kind == DeviceKind::cpu) return {};
@@ -199,18 +241,18 @@ class Placed {
   }
   Status to_device() {
     if (device_.kind == DeviceKind::cpu || bytes() == 0) return {};
-    return cuda_copy_to_device(device_.index, memory_.data(), host_->data(), bytes());
+    return cuda_copy_to_device(device_.index, memory_.data(), host_.data(), bytes());
   }
   Status to_host() {
     if (device_.kind == DeviceKind::cpu || bytes() == 0) return {};
-    return cuda_copy_to_host(device_.index, host_->data(), memory_.data(), bytes());
+    return cuda_copy_to_host(device_.index, host_.data(), memory_.data(), bytes());
   }
-  void* data() const { return device_.kind == DeviceKind::cpu ? host_->data() : memory_.data(); }
+  void* data() const { return device_.kind == DeviceKind::cpu ? host_.data() : memory_.data(); }
 
  private:
-  std::size_t bytes() const { return host_->size() * sizeof(float); }
+  std::size_t bytes() const { return host_.size(); }
   Device device_;
-  std::vector<float>* host_;
+  std::span<std::byte> host_;
   DeviceMemory memory_;
 };
 
@@ -219,7 +261,8 @@ struct Answer {
   double time_ms = 0;  // the call and the wait for it; copies to and from a GPU are outside
 };
 
-Result<Answer> compute(const Plan& plan, Inputs& in, Layout layout, bool want_lse) {
+Result<Answer> compute(const Plan& plan, Inputs& in, inputs::HostOptions& options, Layout layout,
+                       bool want_lse) {
   const Problem& p = plan.problem;
   Answer answer;
   // The element counts fit: validate bounds every tensor, take_shapes bounded them by files in memory.
@@ -237,9 +280,11 @@ Result<Answer> compute(const Plan& plan, Inputs& in, Layout layout, bool want_ls
 
   Placed q(plan.device, in.q.array.values), k(plan.device, in.k.array.values),
       v(plan.device, in.v.array.values), o(plan.device, answer.o), lse(plan.device, answer.lse);
-  for (Placed* array : {&q, &k, &v, &o, &lse})
+  Placed mask(plan.device, options.mask), bias(plan.device, options.bias),
+      slopes(plan.device, options.alibi_slopes), sink(plan.device, options.sink);
+  for (Placed* array : {&q, &k, &v, &o, &lse, &mask, &bias, &slopes, &sink})
     if (Status status = array->allocate(); !status.ok()) return status;
-  for (Placed* array : {&q, &k, &v})
+  for (Placed* array : {&q, &k, &v, &mask, &bias, &slopes, &sink})
     if (Status status = array->to_device(); !status.ok()) return status;
   Result<DeviceMemory> workspace = DeviceMemory::allocate(plan.device, plan.workspace_bytes);
   if (!workspace.ok()) return workspace.status();
@@ -255,6 +300,17 @@ Result<Answer> compute(const Plan& plan, Inputs& in, Layout layout, bool want_ls
   if (want_lse)
     tensors.lse = packed_view(lse.data(), DType::f32, {p.batch, p.query_heads, p.query_len, 1}, Layout::bhsd,
                               plan.device);
+  const auto option = [&](const Placed& array, DType dtype, std::array<std::int64_t, 4> shape) {
+    return packed_view(array.data(), dtype, shape, Layout::bhsd, plan.device);
+  };
+  if (p.mask) tensors.mask = option(mask, DType::boolean, options.mask_shape);
+  if (p.bias) tensors.bias = option(bias, DType::f32, options.bias_shape);
+  const auto heads = static_cast<std::size_t>(p.query_heads);
+  if (p.alibi)
+    tensors.alibi_slopes =
+        option(slopes, DType::f32, {options.alibi_slopes.size() == heads ? 1 : p.batch, p.query_heads, 1, 1});
+  if (p.sink) tensors.sink = option(sink, DType::f32, {1, p.query_heads, 1, 1});
+  tensors.dropout = {options.dropout_seed, options.dropout_offset};
   const auto begin = std::chrono::steady_clock::now();
   Status status = run(plan, tensors, {workspace.value().data(), workspace.value().bytes()});
   if (status.ok()) status = synchronize(plan.device, nullptr);
@@ -320,6 +376,9 @@ std::string repeat_command(const RunArguments& a) {
   add("--causal-align", a.causal_align);
   add("--window", a.window);
   add("--softcap", a.softcap);
+  add("--dropout", a.dropout);
+  add("--dropout-seed", a.dropout_seed);
+  add("--dropout-offset", a.dropout_offset);
   add("--arithmetic", a.arithmetic, "fp32-grade");
   add("--device", a.device, "auto");
   add("--kernel", a.kernel);
@@ -354,6 +413,17 @@ nlohmann::ordered_json report(const RunArguments& a, const Inputs& in, const Pla
   input("q", in.q, a.q);
   input("k", in.k, a.k);
   input("v", in.v, a.v);
+  const auto option = [&](const char* name, const std::optional<NamedArray>& array, const std::string& path) {
+    if (array) input(name, *array, path);
+  };
+  if (in.options.mask)
+    json["inputs"].push_back({{"name", "mask"},
+                              {"file", a.in.empty() ? a.mask : a.in},
+                              {"shape", in.options.mask->array.shape},
+                              {"dtype", "bool"}});
+  option("bias", in.options.bias, a.bias);
+  option("alibi_slopes", in.options.alibi_slopes, a.alibi_slopes);
+  option("sink", in.options.sink, a.sink);
   json["outputs"] = nlohmann::ordered_json::array();
   if (shapes) {
     json["outputs"].push_back({{"name", "o"}, {"file", a.out}, {"shape", shapes->o}, {"dtype", "f32"}});
@@ -393,6 +463,8 @@ ExitCode run_command(const RunArguments& arguments) {
   if (!options.ok()) return complain(options.status());
   Result<Layout> layout = parse_layout(arguments.layout);
   if (!layout.ok()) return complain(layout.status());
+  const Result<DropoutState> dropout = parse_dropout(arguments);
+  if (!dropout.ok()) return complain(dropout.status());
   if (Status status = check_paths(arguments); !status.ok()) return complain(status);
   Result<DeviceChoice> device = choose_device(arguments.device);
   if (!device.ok()) return complain(device.status());
@@ -403,6 +475,11 @@ ExitCode run_command(const RunArguments& arguments) {
   Problem problem = options.value();
   if (Status status = take_shapes(in.q, in.k, in.v, layout.value(), problem); !status.ok())
     return complain(status);
+  Result<inputs::HostOptions> taken = take_options(in.options, problem);
+  if (!taken.ok()) return complain(taken.status());
+  inputs::HostOptions& option_arrays = taken.value();
+  option_arrays.dropout_seed = dropout.value().seed;
+  option_arrays.dropout_offset = dropout.value().offset;
   for (const NamedArray* array : {&in.q, &in.k, &in.v})
     if (array->array.stored != files::Element::f32)
       notice(array->source + ": " + files::element_name(array->array.stored) + " is computed in f32");
@@ -412,7 +489,7 @@ ExitCode run_command(const RunArguments& arguments) {
            {.kernel = arguments.kernel, .threads = arguments.threads, .num_splits = arguments.num_splits});
   if (!planned.ok()) return complain(planned.status());
   const bool want_lse = !arguments.in.empty() || !arguments.lse.empty() || arguments.check;
-  Result<Answer> answer = compute(planned.value(), in, layout.value(), want_lse);
+  Result<Answer> answer = compute(planned.value(), in, option_arrays, layout.value(), want_lse);
   if (!answer.ok()) return complain(answer.status());
 
   const OutputShapes shapes{output_shape(in.q.array.shape, problem),
@@ -420,7 +497,7 @@ ExitCode run_command(const RunArguments& arguments) {
   std::optional<RunVerdict> verdict;
   if (arguments.check)
     verdict = judge_run(planned.value(), device.value().facts, layout.value(), in.q, in.k, in.v,
-                        answer.value().o, answer.value().lse, repeat_command(arguments));
+                        option_arrays, answer.value().o, answer.value().lse, repeat_command(arguments));
   if (verdict && !verdict->accepted()) {
     if (arguments.json) {
       print_json(report(arguments, in, planned.value(), device.value().facts, std::nullopt, answer.value(),

@@ -36,8 +36,8 @@ std::string RunVerdict::text() const {
 }
 
 RunVerdict judge_run(const Plan& plan, const DeviceFacts& facts, Layout layout, const NamedArray& q,
-                     const NamedArray& k, const NamedArray& v, const std::vector<float>& o,
-                     const std::vector<float>& lse, const std::string& repeat) {
+                     const NamedArray& k, const NamedArray& v, const inputs::HostOptions& options,
+                     const std::vector<float>& o, const std::vector<float>& lse, const std::string& repeat) {
   const Problem& problem = plan.problem;
   RunVerdict verdict;
   verdict.kernel.kernel = plan.kernel;
@@ -56,10 +56,10 @@ RunVerdict judge_run(const Plan& plan, const DeviceFacts& facts, Layout layout, 
   answers[0].lse =
       check::packed_tensor({problem.batch, problem.query_heads, problem.query_len, 1}, lse, Layout::bhsd);
   std::vector<check::KernelReport> reports{verdict.kernel};
-  check::judge_answers(problem, {packed_bhsd(q, layout), packed_bhsd(k, layout), packed_bhsd(v, layout)},
-                       rows,
-                       check::worker_count(facts, plan.device.kind == DeviceKind::cpu ? plan.threads : 0),
-                       answers, reports, {}, check::Data::users);
+  check::judge_answers(
+      problem, {packed_bhsd(q, layout), packed_bhsd(k, layout), packed_bhsd(v, layout), {}, options}, rows,
+      check::worker_count(facts, plan.device.kind == DeviceKind::cpu ? plan.threads : 0), answers, reports,
+      {}, check::Data::users);
   verdict.kernel = reports[0];
   return verdict;
 }

@@ -24,7 +24,7 @@ struct RunVerdict {
 // reference of the same FP32 inputs. Nothing is known about the user's data, so the hostile gate judges, not
 // the lesson's. `repeat` is the command to print beside a failure.
 RunVerdict judge_run(const Plan& plan, const DeviceFacts& facts, Layout layout, const NamedArray& q,
-                     const NamedArray& k, const NamedArray& v, const std::vector<float>& o,
-                     const std::vector<float>& lse, const std::string& repeat);
+                     const NamedArray& k, const NamedArray& v, const inputs::HostOptions& options,
+                     const std::vector<float>& o, const std::vector<float>& lse, const std::string& repeat);
 
 }  // namespace runmax::cli

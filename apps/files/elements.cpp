@@ -68,6 +68,14 @@ struct FromF64 {
     return true;
   }
 };
+struct FromBoolean {
+  static constexpr std::size_t bytes = 1;
+  template <class T>
+  static bool read(const std::byte* data, T& value) {
+    value = *data == std::byte{0} ? T{0} : T{1};
+    return true;
+  }
+};
 
 // Walks the indices of a shape in C order.
 class Odometer {
@@ -97,8 +105,8 @@ std::string number_text(double value) {
   return {buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr};
 }
 
-template <class From>
-Status convert(Bytes data, const Shape& shape, Order order, std::vector<float>& out) {
+template <class From, class T>
+Status convert(Bytes data, const Shape& shape, Order order, std::vector<T>& out) {
   Shape strides(shape.size(), 1);
   if (order == Order::c) {
     for (std::size_t axis = shape.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * shape[axis];
@@ -108,9 +116,9 @@ Status convert(Bytes data, const Shape& shape, Order order, std::vector<float>& 
   }
   Odometer odometer(shape);
   std::int64_t source = 0;
-  for (float& value : out) {
+  for (T& value : out) {
     const std::byte* element = data.data() + static_cast<std::size_t>(source) * From::bytes;
-    if (!From::read(element, value))
+    if (!From::read(element, value))  // of f64 alone
       return {StatusCode::invalid_argument, "element " + shape_text(odometer.index()) + " is " +
                                                 number_text(load<double>(element)) +
                                                 ", beyond the range of f32 (3.4028235e+38)"};
@@ -131,6 +139,8 @@ const char* element_name(Element element) {
       return "f32";
     case Element::f64:
       return "f64";
+    case Element::boolean:
+      return "bool";
   }
   return "invalid";
 }
@@ -144,6 +154,8 @@ std::size_t element_bytes(Element element) {
       return 4;
     case Element::f64:
       return 8;
+    case Element::boolean:
+      return 1;
   }
   return 0;
 }
@@ -208,8 +220,24 @@ Result<FloatArray> to_f32(Bytes data, Element element, const Shape& shape, Order
     case Element::f64:
       status = convert<FromF64>(data, shape, order, array.values);
       break;
+    case Element::boolean:
+      status = convert<FromBoolean>(data, shape, order, array.values);
+      break;
   }
   if (!status.ok()) return status;
+  return array;
+}
+
+Result<MaskArray> to_mask(Bytes data, const Shape& shape, Order order) {
+  MaskArray array;
+  array.shape = shape;
+  try {
+    array.values.resize(data.size());
+  } catch (const std::bad_alloc&) {
+    return Status(StatusCode::out_of_memory,
+                  "cannot allocate " + std::to_string(data.size()) + " bytes for a mask");
+  }
+  if (Status status = convert<FromBoolean>(data, shape, order, array.values); !status.ok()) return status;
   return array;
 }
 

@@ -1,4 +1,4 @@
-// Floating-point elements as they lie in files, and their conversion to FP32 in C order.
+// Elements as they lie in files, and their conversion in C order: numbers to FP32, and those of a mask.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@ namespace runmax::files {
 using Bytes = std::span<const std::byte>;
 using Shape = std::vector<std::int64_t>;
 
-// Little-endian in every file that is read here.
-enum class Element { f16, bf16, f32, f64 };
+// Little-endian in every file that is read here. `boolean` is one byte.
+enum class Element { f16, bf16, f32, f64, boolean };
 
-// "f16", "bf16", "f32" or "f64".
+// "f16", "bf16", "f32", "f64" or "bool".
 const char* element_name(Element element);
 std::size_t element_bytes(Element element);
 
@@ -47,5 +47,13 @@ struct FloatArray {
 // the nearest f32 (ties to even); a finite f64 that would become infinite is an error naming its index. NaN
 // stays NaN, infinities and zeros keep their sign.
 Result<FloatArray> to_f32(Bytes data, Element element, const Shape& shape, Order order);
+
+struct MaskArray {
+  Shape shape;
+  std::vector<std::uint8_t> values;  // 0 or 1
+};
+
+// The same for booleans: any byte but 0 is true.
+Result<MaskArray> to_mask(Bytes data, const Shape& shape, Order order);
 
 }  // namespace runmax::files

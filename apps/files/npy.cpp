@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "files/input_file.hpp"
 
@@ -18,7 +19,8 @@ Status malformed(const std::string& rule) { return {StatusCode::invalid_argument
 // The header's dictionary: the subset of Python literals that numpy writes, in any order and spacing.
 class HeaderParser {
  public:
-  HeaderParser(std::string_view text, int major) : text_(text), major_(major) {}
+  HeaderParser(std::string_view text, int major, Elements wanted)
+      : text_(text), major_(major), wanted_(wanted) {}
 
   Status parse(NpyView& view) {
     if (!take('{')) return expected("'{'");
@@ -88,16 +90,20 @@ class HeaderParser {
 
   Status descr(NpyView& view) {
     if (Status status = once(have_descr_, "descr"); !status.ok()) return status;
-    const std::string allowed = "; allowed are '<f4', '<f2' and '<f8'";
+    const bool numbers = wanted_ == Elements::numbers;
+    const std::string allowed =
+        numbers ? "; allowed are '<f4', '<f2' and '<f8'" : "; allowed are '|b1' and '|u1'";
     if (peek() == '[' || peek() == '(') return malformed("dtype is structured" + allowed);
     std::string_view name;
     if (!string(name)) return expected("a dtype in quotes");
-    if (name == "<f4") {
+    if (numbers && name == "<f4") {
       view.element = Element::f32;
-    } else if (name == "<f2") {
+    } else if (numbers && name == "<f2") {
       view.element = Element::f16;
-    } else if (name == "<f8") {
+    } else if (numbers && name == "<f8") {
       view.element = Element::f64;
+    } else if (!numbers && (name == "|b1" || name == "|u1")) {
+      view.element = Element::boolean;
     } else {
       std::string reason;
       if (name.substr(0, 1) == ">") reason = " (big-endian)";
@@ -150,13 +156,14 @@ class HeaderParser {
 
   std::string_view text_;
   int major_;
+  Elements wanted_;
   std::size_t at_ = 0;
   bool have_descr_ = false, have_order_ = false, have_shape_ = false;
 };
 
 }  // namespace
 
-Result<NpyView> parse_npy(Bytes bytes) {
+Result<NpyView> parse_npy(Bytes bytes, Elements wanted) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.substr(0, magic.size()) != magic.substr(0, text.size()))
     return malformed("is not a .npy file: it does not begin with \\x93NUMPY");
@@ -177,7 +184,8 @@ Result<NpyView> parse_npy(Bytes bytes) {
   if (header_bytes > bytes.size() - header_at) return truncated("the header", header_at + header_bytes);
 
   NpyView view;
-  if (Status status = HeaderParser(text.substr(header_at, header_bytes), static_cast<int>(major)).parse(view);
+  if (Status status =
+          HeaderParser(text.substr(header_at, header_bytes), static_cast<int>(major), wanted).parse(view);
       !status.ok())
     return status;
   view.data = bytes.subspan(header_at + header_bytes);
@@ -208,18 +216,34 @@ std::string npy_header(const Shape& shape) {
   return text + header;
 }
 
-Result<FloatArray> read_npy(const std::string& path) {
+namespace {
+
+// Reads a file and hands what it holds to convert(NpyView).
+template <class Convert>
+auto read_with(const std::string& path, Elements wanted, Convert convert)
+    -> decltype(convert(std::declval<const NpyView&>())) {
   const auto named = [&](const Status& status) {
     return Status(status.code(), path + ": " + status.message());
   };
   Result<FileBytes> file = read_file(path);
   if (!file.ok()) return named(file.status());
-  Result<NpyView> view = parse_npy(file.value().bytes());
+  Result<NpyView> view = parse_npy(file.value().bytes(), wanted);
   if (!view.ok()) return named(view.status());
-  const NpyView& v = view.value();
-  Result<FloatArray> array = to_f32(v.data, v.element, v.shape, v.order);
+  auto array = convert(static_cast<const NpyView&>(view.value()));
   if (!array.ok()) return named(array.status());
   return array;
+}
+
+}  // namespace
+
+Result<FloatArray> read_npy(const std::string& path) {
+  return read_with(path, Elements::numbers,
+                   [](const NpyView& v) { return to_f32(v.data, v.element, v.shape, v.order); });
+}
+
+Result<MaskArray> read_npy_mask(const std::string& path) {
+  return read_with(path, Elements::booleans,
+                   [](const NpyView& v) { return to_mask(v.data, v.shape, v.order); });
 }
 
 }  // namespace runmax::files

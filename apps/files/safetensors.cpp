@@ -325,7 +325,9 @@ Result<std::vector<TensorEntry>> parse_safetensors(Bytes bytes) {
   return tensors;
 }
 
-Result<FloatArray> tensor_to_f32(const std::vector<TensorEntry>& tensors, std::string_view name) {
+namespace {
+
+Result<const TensorEntry*> find_tensor(const std::vector<TensorEntry>& tensors, std::string_view name) {
   const auto found =
       std::find_if(tensors.begin(), tensors.end(), [&](const TensorEntry& t) { return t.name == name; });
   if (found == tensors.end()) {
@@ -337,6 +339,32 @@ Result<FloatArray> tensor_to_f32(const std::vector<TensorEntry>& tensors, std::s
     return malformed("tensor " + in_quotes(name) + " is missing; the file has " +
                      (names.empty() ? "no tensors" : names));
   }
+  return &*found;
+}
+
+}  // namespace
+
+bool has_tensor(const std::vector<TensorEntry>& tensors, std::string_view name) {
+  return find_tensor(tensors, name).ok();
+}
+
+Result<MaskArray> tensor_to_mask(const std::vector<TensorEntry>& tensors, std::string_view name) {
+  const Result<const TensorEntry*> found = find_tensor(tensors, name);
+  if (!found.ok()) return found.status();
+  const TensorEntry& tensor = *found.value();
+  if (tensor.dtype != "BOOL" && tensor.dtype != "U8")
+    return malformed("tensor " + in_quotes(name) + ": dtype is " + tensor.dtype +
+                     "; allowed are BOOL and U8");
+  Result<MaskArray> array = to_mask(tensor.data, tensor.shape, Order::c);
+  if (!array.ok())
+    return Status(array.status().code(), "tensor " + in_quotes(name) + ": " + array.status().message());
+  return array;
+}
+
+Result<FloatArray> tensor_to_f32(const std::vector<TensorEntry>& tensors, std::string_view name) {
+  const Result<const TensorEntry*> entry = find_tensor(tensors, name);
+  if (!entry.ok()) return entry.status();
+  const TensorEntry* const found = entry.value();
   Element element = Element::f32;
   if (found->dtype == "F16") {
     element = Element::f16;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "../../include/runmax/problem.hpp"
+#include "draw_options.hpp"
 #include "kinds.hpp"
 #include "lengths.hpp"
 #include "loud.hpp"
@@ -23,6 +24,7 @@ namespace inputs {
 struct HostInputs {
   std::vector<float> q, k, v;
   std::vector<SequenceLengths> lengths{};  // of each batch element; empty: all are the problem's
+  HostOptions options{};
 };
 
 // Draws f32 inputs; problem must be valid. The same problem text gives the same bits on every platform, and a
@@ -124,6 +126,7 @@ inline HostInputs draw(const Problem& p) {
           break;
       }
     }
+  inputs.options = draw_options(p);
   return inputs;
 }
 

@@ -22,16 +22,16 @@ constexpr Features serves{.f32 = true,
                           .causal_bottom_right = true,
                           .causal_top_left = true,
                           .window = true,
+                          .softcap = true,
+                          .alibi = true,
+                          .sink = true,
+                          .mask = true,
+                          .bias = true,
+                          .dropout = true,
                           .varlen = true,
                           .paged = true,
                           .seqused = true,
                           .batch_invariant = true};
-
-constexpr Features online_serves() {
-  Features online = serves;
-  online.softcap = online.alibi = online.sink = online.mask = online.bias = online.dropout = true;
-  return online;
-}
 
 }  // namespace
 
@@ -41,7 +41,7 @@ KernelEntry cpu_online_entry() {
           .choice = Choice::automatic,
           .summary = "the engine: SIMD tiles, running maximum, threads over heads, rows and keys",
           .computed_as = arithmetic,
-          .serves = online_serves(),
+          .serves = serves,
           .refuses = cpu::online_refuses,
           .fill_plan = cpu::fill_online_plan,
           .run = cpu::run_online};

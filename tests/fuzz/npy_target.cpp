@@ -7,7 +7,19 @@
 
 namespace runmax::fuzz {
 
+// The same bytes as a mask.
+void npy_mask(Bytes input) {
+  const Result<files::NpyView> parsed = files::parse_npy(input, files::Elements::booleans);
+  if (!parsed.ok()) return promise_one_line(parsed.status());
+  const files::NpyView& view = parsed.value();
+  const Result<files::MaskArray> mask = files::to_mask(view.data, view.shape, view.order);
+  if (!mask.ok()) return promise_one_line(mask.status());
+  promise(mask.value().values.size() == view.data.size(), "every boolean is converted");
+  for (const std::uint8_t value : mask.value().values) promise(value <= 1, "a boolean is 0 or 1");
+}
+
 void npy_target(Bytes input) {
+  npy_mask(input);
   const Result<files::NpyView> parsed = files::parse_npy(input);
   if (!parsed.ok()) return promise_one_line(parsed.status());
   const files::NpyView& view = parsed.value();

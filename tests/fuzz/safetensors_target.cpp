@@ -13,6 +13,11 @@ void safetensors_target(Bytes input) {
                                     tensor.data.data() + tensor.data.size() <= input.data() + input.size()),
             "a tensor lies in the input");
     covered += tensor.data.size();
+    const Result<files::MaskArray> mask = files::tensor_to_mask(parsed.value(), tensor.name);
+    if (mask.ok())
+      promise(mask.value().values.size() == tensor.data.size(), "every boolean is converted");
+    else
+      promise_one_line(mask.status());
     const Result<files::FloatArray> array = files::tensor_to_f32(parsed.value(), tensor.name);
     if (!array.ok()) {
       promise_one_line(array.status());

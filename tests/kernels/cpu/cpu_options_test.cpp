@@ -1,6 +1,7 @@
 // cpu_online with the options that change scores and weights, on every instruction set that this machine
 // runs: against the reference, with NaN behind what is hidden, and by laws that need no reference.
 #include <hwy/targets.h>
+#include <time.h>
 
 #include <functional>
 #include <numeric>
@@ -315,6 +316,37 @@ TEST(CpuOptionLaws, SizesOfOneAreBroadcastAndAnyStrideIsHonoured) {
   GuardedBytes workspace(planned.value().workspace_bytes);
   ASSERT_TRUE(run(planned.value(), t, {workspace.data(), workspace.bytes()}).ok());
   EXPECT_TRUE(same_bits(got.o, want.o));
+}
+
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// O-036: no weight is subnormal, so none costs a trap. The calls take turns, and the quickest of each counts.
+TEST(CpuOptionSpeed, KeysFarDownCostNoMoreThanOthers) {
+  OptionCase near{std::string("q64:k4096:d64:bias:in=equal")}, far = near;
+  near.options.bias.assign(near.options.bias.size(), 0.0f);
+  far.options.bias = near.options.bias;
+  for (std::size_t at = 0; at < far.options.bias.size(); ++at)
+    if (at % 4096 >= 64) far.options.bias[at] = -1e30f;
+  const PlanOptions one{.kernel = "cpu_online", .threads = 1, .num_splits = 1};
+  const Result<Plan> planned = plan(near.problem, cpu_with(1), one);
+  ASSERT_TRUE(planned.ok());
+  GuardedBytes workspace(planned.value().workspace_bytes);
+  double best[2] = {1e30, 1e30};
+  for (int turn = 0; turn < 200 && (turn < 15 || best[1] > 1.5 * best[0]); ++turn)
+    for (const bool is_far : {false, true}) {
+      Answer answer = {std::vector<float>(64 * 64), std::vector<float>(64)};
+      const Tensors t = (is_far ? far : near).tensors(answer);
+      const double begin = thread_seconds();
+      ASSERT_TRUE(run(planned.value(), t, {workspace.data(), workspace.bytes()}).ok());
+      best[is_far] = std::min(best[is_far], thread_seconds() - begin);
+      EXPECT_NEAR(answer.lse[9], std::log(is_far ? 64.0 : 4096.0), 1e-5);
+    }
+  EXPECT_LE(best[1], 1.5 * best[0]) << best[0] << " s with all biases 0, " << best[1]
+                                    << " s with most at -1e30";
 }
 
 // What run says of option tensors that do not fit.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "kernels/forward/cpu/elements.hpp"
 #include "kernels/forward/cpu/geometry.hpp"
 #include "kernels/forward/cpu/score_options.hpp"
 #include "runmax/dropout.hpp"
@@ -56,7 +57,7 @@ class Options {
                 const Buffers& buffers) const {
     OptionRow row;
     row.keys = keys;
-    if (problem_.bias) row.bias = neighbours<float>(tensors_.bias, at, first_key, keys, buffers.bias);
+    if (problem_.bias) row.bias = bias_of(at, first_key, keys, buffers.bias);
     if (problem_.mask) row.mask = neighbours<std::uint8_t>(tensors_.mask, at, first_key, keys, buffers.mask);
     if (problem_.alibi) row.slope = element<float>(tensors_.alibi_slopes, {at.batch, at.head, 0}, 0);
     row.diagonal = at.query + diagonal_offset - first_key;
@@ -67,8 +68,7 @@ class Options {
   bool sees_any(const RowAddress& at, std::int64_t first_key, TileKeys keys) const {
     for (std::int64_t j = first_key + keys.begin; j < first_key + keys.end; ++j) {
       if (problem_.mask && element<std::uint8_t>(tensors_.mask, at, j) == 0) continue;
-      if (!problem_.bias || element<float>(tensors_.bias, at, j) != -std::numeric_limits<float>::infinity())
-        return true;
+      if (!problem_.bias || bias_at(at, j) != -std::numeric_limits<float>::infinity()) return true;
     }
     return false;
   }
@@ -100,6 +100,28 @@ class Options {
   template <class T>
   static T element(const TensorView& view, const RowAddress& at, std::int64_t key) {
     return row_data<T>(view, at)[key * stride(view, 3)];
+  }
+
+  ElementRows bias_keys(const RowAddress& at, std::int64_t key) const {
+    const TensorView& bias = tensors_.bias;
+    const std::int64_t step = stride(bias, 3);
+    const std::int64_t place =
+        at.batch * stride(bias, 0) + at.head * stride(bias, 1) + at.query * stride(bias, 2) + key * step;
+    return {element_at(bias.data, bias.dtype, place), bias.dtype, 0, step};
+  }
+  float bias_at(const RowAddress& at, std::int64_t key) const {
+    if (tensors_.bias.dtype == DType::f32) return element<float>(tensors_.bias, at, key);
+    float value = 0;
+    element_functions().widen(bias_keys(at, key), 1, 1, &value);
+    return value;
+  }
+  const float* bias_of(const RowAddress& at, std::int64_t first_key, TileKeys keys, float* buffer) const {
+    if (tensors_.bias.dtype == DType::f32)
+      return neighbours<float>(tensors_.bias, at, first_key, keys, buffer);
+    if (keys.begin < keys.end)
+      element_functions().widen(bias_keys(at, first_key + keys.begin), 1, keys.end - keys.begin,
+                                buffer + keys.begin);
+    return buffer;
   }
 
   // A pointer to the elements of `keys`, as if element 0 were that of first_key.

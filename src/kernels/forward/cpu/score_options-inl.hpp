@@ -99,7 +99,8 @@ inline void drop(float* weights, TileKeys keys, PhiloxKey key, std::uint32_t thr
 }
 #else
 // One block of four keys in each 64-bit lane: the low halves hold the counter's words, the high halves
-// whatever is left there, which no multiplication reads.
+// whatever is left there, which no multiplication reads. Four vectors of blocks go through the rounds
+// together: a round is a chain of a multiplication and three more operations that nothing else could hide.
 inline void drop(float* weights, TileKeys keys, PhiloxKey key, std::uint32_t threshold, std::int64_t query,
                  std::int64_t first_key) {
   const Floats d;
@@ -107,34 +108,44 @@ inline void drop(float* weights, TileKeys keys, PhiloxKey key, std::uint32_t thr
   const hn::Repartition<std::uint64_t, Floats> d64;
   using Words = hn::Vec<decltype(d64)>;
   constexpr std::int64_t blocks = static_cast<std::int64_t>(hn::MaxLanes(decltype(d64)()));
-  constexpr std::int64_t step = 4 * blocks;
-  const auto times = [&](Words words, std::uint32_t by)
-                         HWY_ATTR { return hn::MulEven(hn::BitCast(du, words), hn::Set(du, by)); };
+  constexpr int vectors = 4;
+  constexpr std::int64_t step = 4 * blocks * vectors;
+  const auto first = hn::Set(du, 0xD2511F53u), second = hn::Set(du, 0xCD9E8D57u);
   const Words low_half = hn::Set(d64, 0xffffffffu);
   const auto least = hn::Set(du, threshold);
   for (std::int64_t j = keys.begin / step * step; j < keys.end; j += step) {
     const PhiloxCounter at = dropout_counter(query, (first_key + j) / 4);
     const auto block = (static_cast<std::uint64_t>(at.word[1]) << 32) | at.word[0];
-    const Words counter = hn::Iota(d64, block);
-    Words word0 = counter;
-    Words word1 = hn::ShiftRight<32>(counter);
-    Words word2 = hn::Set(d64, static_cast<std::uint64_t>(at.word[2]));
-    Words word3 = hn::Set(d64, static_cast<std::uint64_t>(at.word[3]));
+    Words word0[vectors], word1[vectors], word2[vectors], word3[vectors];
+    RUNMAX_UNROLL
+    for (int v = 0; v < vectors; ++v) {
+      word0[v] = hn::Iota(d64, block + static_cast<std::uint64_t>(v * blocks));
+      word1[v] = hn::ShiftRight<32>(word0[v]);
+      word2[v] = hn::Set(d64, static_cast<std::uint64_t>(at.word[2]));
+      word3[v] = hn::Set(d64, static_cast<std::uint64_t>(at.word[3]));
+    }
     PhiloxKey round_key = key;
     for (int round = 0; round < 10; ++round) {
-      const Words a = times(word0, 0xD2511F53u), b = times(word2, 0xCD9E8D57u);
-      word0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(b), word1),
-                      hn::Set(d64, static_cast<std::uint64_t>(round_key.word[0])));
-      word2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(a), word3),
-                      hn::Set(d64, static_cast<std::uint64_t>(round_key.word[1])));
-      word1 = b;
-      word3 = a;
+      const Words key0 = hn::Set(d64, static_cast<std::uint64_t>(round_key.word[0]));
+      const Words key1 = hn::Set(d64, static_cast<std::uint64_t>(round_key.word[1]));
+      RUNMAX_UNROLL
+      for (int v = 0; v < vectors; ++v) {
+        const Words a = hn::MulEven(hn::BitCast(du, word0[v]), first);
+        const Words b = hn::MulEven(hn::BitCast(du, word2[v]), second);
+        word0[v] = hn::Xor(hn::Xor(hn::ShiftRight<32>(b), word1[v]), key0);
+        word2[v] = hn::Xor(hn::Xor(hn::ShiftRight<32>(a), word3[v]), key1);
+        word1[v] = b;
+        word3[v] = a;
+      }
       round_key.word[0] += 0x9E3779B9u;
       round_key.word[1] += 0xBB67AE85u;
     }
-    HWY_ALIGN std::uint64_t words[2 * blocks];
-    hn::StoreInterleaved2(hn::Or(hn::And(word0, low_half), hn::ShiftLeft<32>(word1)),
-                          hn::Or(hn::And(word2, low_half), hn::ShiftLeft<32>(word3)), d64, words);
+    HWY_ALIGN std::uint64_t words[2 * blocks * vectors];
+    RUNMAX_UNROLL
+    for (int v = 0; v < vectors; ++v)
+      hn::StoreInterleaved2(hn::Or(hn::And(word0[v], low_half), hn::ShiftLeft<32>(word1[v])),
+                            hn::Or(hn::And(word2[v], low_half), hn::ShiftLeft<32>(word3[v])), d64,
+                            words + 2 * blocks * v);
     for (std::int64_t part = 0; part < step; part += lanes) {
       if (j + part + lanes <= keys.begin || j + part >= keys.end) continue;
       const auto word = hn::BitCast(du, hn::LoadU(d64, words + part / 2));
