@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "check/double_judge.hpp"
 #include "check/forms.hpp"
 #include "gate/gate.hpp"
 #include "gate/rounded.hpp"
@@ -169,7 +170,9 @@ std::int64_t rows_to_compare(const Problem& p, std::int64_t asked) {
   if (asked > 0) return std::min(asked, p.query_len);
   const double row_cost = static_cast<double>(p.batch) * static_cast<double>(p.query_heads) *
                           static_cast<double>(p.kv_len) * static_cast<double>(p.head_dim + p.value_dim);
-  const double rows = reference_budget / std::max(row_cost, 1.0);
+  // The reference of f64 computes in long double, which has no vectors.
+  const double budget = p.dtype == DType::f64 ? reference_budget / 16 : reference_budget;
+  const double rows = budget / std::max(row_cost, 1.0);
   if (rows >= static_cast<double>(p.query_len)) return p.query_len;
   return std::min(p.query_len, std::max(fewest_sampled_rows, static_cast<std::int64_t>(rows)));
 }
@@ -225,6 +228,8 @@ std::string repeat_command(const Problem& problem, const DeviceFacts& facts, con
 void judge_answers(const Problem& p, const inputs::HostInputs& drawn, const std::vector<std::int64_t>& rows,
                    int threads, const std::vector<Answer>& answers, std::vector<KernelReport>& reports,
                    const std::function<void(const std::string&)>& progress, Data data) {
+  if (p.dtype == DType::f64)
+    return judge_double(p, double_inputs(drawn), rows, threads, answers, reports, progress);
   const bool need_ieee = p.value_dim > 0 && std::any_of(answers.begin(), answers.end(), [](const Answer& a) {
                            return !Gates::is_baseline(a.plan);
                          });

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "check/double_judge.hpp"
 #include "inputs/random.hpp"
 
 namespace runmax::check {
@@ -84,7 +85,9 @@ std::vector<SequencePlace> places_of(const Problem& p, const inputs::HostInputs&
   return places;
 }
 
-HostOperands form_operands(const Problem& p, const inputs::HostInputs& drawn) {
+namespace {
+
+HostOperands float_operands(const Problem& p, const inputs::HostInputs& drawn) {
   HostOperands in;
   const std::vector<SequencePlace> places = places_of(p, drawn);
   if (p.varlen.empty()) {
@@ -131,8 +134,6 @@ HostOperands form_operands(const Problem& p, const inputs::HostInputs& drawn) {
   return in;
 }
 
-namespace {
-
 HostTensor rows_of_queries(const Problem& p, std::int64_t dim) {
   if (p.varlen.empty()) return packed_tensor({p.batch, p.query_heads, p.query_len, dim});
   std::int64_t rows = 0;
@@ -141,6 +142,14 @@ HostTensor rows_of_queries(const Problem& p, std::int64_t dim) {
 }
 
 }  // namespace
+
+HostOperands form_operands(const Problem& p, const inputs::HostInputs& drawn) {
+  HostOperands in = float_operands(p, drawn);
+  if (p.dtype != DType::f64) return in;
+  for (HostTensor* tensor : {&in.q, &in.k, &in.v})
+    for (const float value : tensor->storage) tensor->wide.push_back(with_low_bits(value));
+  return in;
+}
 
 HostTensor form_o(const Problem& p) { return rows_of_queries(p, p.value_dim); }
 HostTensor form_lse(const Problem& p) { return rows_of_queries(p, 1); }

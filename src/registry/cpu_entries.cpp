@@ -47,6 +47,26 @@ KernelEntry cpu_online_entry() {
           .run = cpu::run_online};
 }
 
+KernelEntry cpu_double_entry() {
+  return {.name = "cpu_double",
+          .device = DeviceKind::cpu,
+          .choice = Choice::automatic,
+          .summary = "double precision: SIMD tiles, running maximum, threads over heads and rows",
+          .computed_as =
+              "f64 multiply-add in tiles of 128 keys (fused where the processor has FMA), exp2 by polynomial",
+          .serves = {.f64 = true,
+                     .causal_bottom_right = true,
+                     .causal_top_left = true,
+                     .window = true,
+                     .varlen = true,
+                     .paged = true,
+                     .seqused = true,
+                     .batch_invariant = true},
+          .refuses = cpu::double_refuses,
+          .fill_plan = cpu::fill_double_plan,
+          .run = cpu::run_double};
+}
+
 KernelEntry cpu_naive_entry() {
   return {.name = "cpu_naive",
           .device = DeviceKind::cpu,

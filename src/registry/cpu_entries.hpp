@@ -6,6 +6,7 @@
 namespace runmax {
 
 KernelEntry cpu_online_entry();
+KernelEntry cpu_double_entry();
 KernelEntry cpu_naive_entry();
 
 }  // namespace runmax

@@ -385,6 +385,50 @@ TEST_P(Case, O105_EachTensorIsAddressedWithItsOwnHeadsAndStrides) {
   }
 }
 
+// One call takes sizes and form from the tensors: pages and lengths by their tables, sequences by the
+// options.
+TEST(CaseOneCall, AttentionTakesTheFormFromItsTensors) {
+  const auto f32 = [](std::vector<float>& data, std::array<std::int64_t, 4> shape) {
+    return packed_view(data.data(), DType::f32, shape, Layout::bhsd);
+  };
+  std::vector<float> q(2 * 4, 0), k(3 * 2 * 4, 0), v(3 * 2 * 4, not_a_number), o(2 * 4, not_a_number),
+      lse(2, not_a_number);
+  // Pages of 2 keys: element 0 has key 0 in page 2, element 1 keys 0, 1, 2 in pages 0 and 1.
+  std::vector<std::int32_t> table{2, -5, 0, 1}, used{1, 3};
+  for (int c = 0; c < 4; ++c) {
+    v[static_cast<std::size_t>(2 * 8 + c)] = 7;
+    v[static_cast<std::size_t>(c)] = 1, v[static_cast<std::size_t>(4 + c)] = 2,
+    v[static_cast<std::size_t>(8 + c)] = 6;
+  }
+  Tensors t;
+  t.q = f32(q, {2, 1, 1, 4});
+  t.k = f32(k, {3, 1, 2, 4});
+  t.v = f32(v, {3, 1, 2, 4});
+  t.o = f32(o, {2, 1, 1, 4});
+  t.lse = f32(lse, {2, 1, 1, 1});
+  t.page_table = packed_view(table.data(), DType::i32, {2, 1, 1, 2}, Layout::bhsd);
+  t.kv_lengths = packed_view(used.data(), DType::i32, {2, 1, 1, 1}, Layout::bhsd);
+  const Status paged = attention(t);
+  ASSERT_TRUE(paged.ok()) << paged.message();
+  EXPECT_EQ(o, (std::vector<float>{7, 7, 7, 7, 3, 3, 3, 3}));
+
+  Tensors packed;
+  std::vector<float> values(4 * 4);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i / 4);
+  packed.q = f32(q, {1, 1, 2, 4});
+  packed.k = f32(k, {1, 1, 4, 4});
+  packed.v = f32(values, {1, 1, 4, 4});
+  packed.o = f32(o, {1, 1, 2, 4});
+  AttentionOptions options;
+  options.options.varlen = {{1, 1}, {1, 3}};
+  const Status sequences = attention(packed, options);
+  ASSERT_TRUE(sequences.ok()) << sequences.message();
+  EXPECT_EQ(o, (std::vector<float>{0, 0, 0, 0, 2, 2, 2, 2}));
+  packed.k = f32(k, {1, 1, 5, 4});
+  EXPECT_EQ(attention(packed, options).message(),
+            "k: shape (batch, heads, length, dim) must be (1, 1, 4, 4), got (1, 1, 5, 4)");
+}
+
 TEST(CaseWork, O128_O129_FlopsAreThoseOfTheVisibleKeysAndTrueLengths) {
   EXPECT_EQ(forward_flops(problem("q1024:d64")), 268435456.0);
   EXPECT_EQ(forward_flops(problem("q1024:d64:causal")), 134348800.0);

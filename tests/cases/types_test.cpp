@@ -14,8 +14,8 @@ HostTensor shifted(const HostTensor& packed, std::int64_t elements) {
   return tensor;
 }
 
-TEST_P(Case, O010_O049_HalfPrecisionHasTheSameLse) {
-  for (const char* type : {"f16", "bf16"})
+TEST_P(Case, O010_O049_EveryTypeHasTheSameLse) {
+  for (const char* type : {"f16", "bf16", "f64"})
     for (const int n : {1, 8, 15, 17, 193}) {
       const Problem p = problem("q" + std::to_string(n) + ":d16:" + type);
       const auto answer = run(p, mean_index(p));
@@ -98,6 +98,19 @@ TEST_P(Case, O046_AnyGroupSizeInBf16) {
     const auto answer = run(p, equal_scores(p, rows({2, 6}, 8)));
     if (answer) expect_all(*answer, 4, 6, std::log(2.0));
   }
+}
+
+// 1 + 2^-40 is no FP32 number; its square has to be known to more than FP32's bits.
+TEST_P(Case, O109_F64MeansF64) {
+  const Problem p = problem("q1:k1:d3:scale=1:f64");
+  HostTensor one = packed_tensor(q_shape(p));
+  one.wide = {1 + 0x1p-40, 0, 0};
+  HostTensor v = packed_tensor(v_shape(p));
+  v.wide = {1 + 0x1p-52, -3e300, 1e-310};
+  const auto answer = run(p, Operands{one, one, v});
+  if (!answer) return;
+  EXPECT_EQ(answer->lse.wide[0], (1 + 0x1p-40) * (1 + 0x1p-40));
+  EXPECT_EQ(answer->o.wide, v.wide);
 }
 
 // The largest fp16 is 65504: the mean of what lies near it does not round to infinity, and what is larger

@@ -2,6 +2,7 @@
 #include "check/check.hpp"
 #include "check/forms.hpp"
 #include "check/runner.hpp"
+#include "inputs/random.hpp"
 #include "tests/kernels/cpu/attention_case.hpp"
 
 namespace runmax::testing_cpu {
@@ -116,6 +117,73 @@ TEST(CpuForms, PagesAndSplitsTogether) {
       EXPECT_TRUE(same_bits(got.o.storage, want.o.storage)) << splits << " splits, pages of " << page;
       EXPECT_TRUE(same_bits(got.lse.storage, want.lse.storage)) << splits << " splits, pages of " << page;
     }
+}
+
+HostTensor normal_tensor(std::array<std::int64_t, 4> shape, std::uint64_t seed) {
+  HostTensor tensor = check::packed_tensor(shape);
+  inputs::Random random(seed);
+  for (float& value : tensor.storage) value = random.normal();
+  return tensor;
+}
+
+// Options of the scores count rows and keys within a sequence, wherever its rows and pages lie.
+TEST(CpuForms, OptionsAndPagesTogether) {
+  const Problem dense = problem_of("b2:hq4:hk2:q20:k130:d16:causal:bias:alibi:softcap=5:sink:dropout=0.25");
+  Problem paged = dense;
+  paged.page_size = 7;
+  const inputs::HostInputs drawn = drawn_for(dense);
+  const auto with_options = [&](const Problem& p) {
+    HostOperands in = check::form_operands(p, drawn);
+    in.bias = normal_tensor({2, 1, 20, 130}, 3);
+    in.alibi_slopes = check::packed_tensor({1, 4, 1, 1}, {0.5f, 0.25f, 0.125f, 0.0625f});
+    in.sink = normal_tensor({1, 4, 1, 1}, 4);
+    in.dropout = {7, 11};
+    return run_form(p, in);
+  };
+  const check::Answer want = with_options(dense), got = with_options(paged);
+  EXPECT_TRUE(same_bits(got.o.storage, want.o.storage));
+  EXPECT_TRUE(same_bits(got.lse.storage, want.lse.storage));
+}
+
+TEST(CpuForms, AlibiAndBiasAreThoseOfEachSequence) {
+  const Problem p =
+      problem_of("hq4:hk2:varlen=37/37,1/300,128/200,5/5:d24:causal:alibi:bias:batch_invariant");
+  const inputs::HostInputs drawn = drawn_for(p);
+  HostOperands in = check::form_operands(p, drawn);
+  in.alibi_slopes = check::packed_tensor({1, 4, 1, 1}, {0.5f, 0.25f, 0.125f, 0.0625f});
+  in.bias = normal_tensor({4, 4, p.query_len, p.kv_len}, 5);
+  const check::Answer together = run_form(p, in);
+  const std::vector<check::SequencePlace> places = check::places_of(p, drawn);
+  for (std::int64_t b = 0; b < p.batch; ++b) {
+    Alone one = alone(p, drawn, b);
+    one.in.alibi_slopes = in.alibi_slopes;
+    one.in.bias = check::packed_tensor({1, 4, one.p.query_len, one.p.kv_len});
+    for (std::int64_t h = 0; h < 4; ++h)
+      for (std::int64_t i = 0; i < one.p.query_len; ++i)
+        for (std::int64_t j = 0; j < one.p.kv_len; ++j) one.in.bias.at(0, h, i, j) = in.bias.at(b, h, i, j);
+    const check::Answer want = run_form(one.p, one.in);
+    for (std::int64_t h = 0; h < 4; ++h)
+      for (std::int64_t i = 0; i < one.p.query_len; ++i)
+        for (std::int64_t c = 0; c < p.value_dim; ++c)
+          ASSERT_EQ(together.o.at(0, h, places[static_cast<std::size_t>(b)].query_start + i, c),
+                    want.o.at(0, h, i, c))
+              << "sequence " << b << " head " << h << " row " << i;
+  }
+}
+
+// A bias may have the problem's own type; its elements are the same numbers in FP32.
+TEST(CpuForms, ABiasOf16BitsIsThatBiasInF32) {
+  for (const char* text : {"hq2:hk1:q20:k300:d16:bias:f16", "q1:k900:d16:bias:bf16"}) {
+    const Problem p = problem_of(text);
+    HostOperands in = check::form_operands(p, drawn_for(p));
+    in.bias = normal_tensor({1, 1, p.query_len, p.kv_len}, 6);
+    in.bias.at(0, 0, 0, 3) = -infinity;
+    in.bias.dtype = p.dtype;
+    check::decode(check::encode(in.bias).data(), in.bias);
+    const check::Answer narrow = run_form(p, in);
+    in.bias.dtype = DType::f32;
+    EXPECT_TRUE(same_bits(run_form(p, in).o.storage, narrow.o.storage)) << text;
+  }
 }
 
 TEST(CpuForms, BitsDoNotDependOnTheNumberOfThreads) {

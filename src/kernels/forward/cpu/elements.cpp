@@ -10,6 +10,7 @@
 #define HWY_TARGET_INCLUDE "kernels/forward/cpu/elements.cpp"
 #include <hwy/foreach_target.h>
 //
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "kernels/forward/cpu/convert-inl.hpp"
@@ -45,8 +46,14 @@ inline void widen_row(const float* from, std::int64_t stride, std::int64_t chann
 }
 
 inline void widen(const ElementRows& source, std::int64_t rows, std::int64_t channels, float* to) {
+  const std::int64_t row_bytes = channels * (source.dtype == DType::f32 ? 4 : 2);
   for (std::int64_t r = 0; r < rows; ++r, to += channels) {
     const void* row = element_at(source.data, source.dtype, r * source.row_stride);
+    if (source.channel_stride == 1) {
+      const auto* ahead = static_cast<const char*>(
+          element_at(source.data, source.dtype, (r + prefetch_rows) * source.row_stride));
+      for (std::int64_t byte = 0; byte < row_bytes; byte += region_bytes) hwy::Prefetch(ahead + byte);
+    }
     if (source.dtype == DType::f16)
       widen_row<Float16>(static_cast<const std::uint16_t*>(row), source.channel_stride, channels, to);
     else if (source.dtype == DType::bf16)

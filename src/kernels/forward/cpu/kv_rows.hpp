@@ -31,6 +31,16 @@ class KvRows {
   bool direct() const { return page_size_ == 0 && first_.dtype == DType::f32; }
   StridedRows strided(std::int64_t row) const { return as_strided(run(row, 1).rows); }
 
+  // Rows [row, row + count) as they lie: read(done, how many, the rows, at one distance from each other).
+  template <class Read>
+  void for_each_run(std::int64_t row, std::int64_t count, Read read) const {
+    for (std::int64_t done = 0; done < count;) {
+      const Run piece = run(row + done, count - done);
+      read(done, piece.count, piece.rows);
+      done += piece.count;
+    }
+  }
+
   // Packs rows [row, row + count): pack(done, how many, their FP32 rows), each time from a multiple of a
   // panel on. `stage` holds a panel of rows.
   template <class Pack>

@@ -13,6 +13,11 @@ std::optional<std::string> online_refuses(const Problem&, const DeviceFacts&, co
 void fill_online_plan(Plan&, const DeviceFacts&, const PlanOptions&);
 Status run_online(const Plan&, const Tensors&, Workspace, Stream);
 
+// The engine in double precision.
+std::optional<std::string> double_refuses(const Problem&, const DeviceFacts&, const PlanOptions&);
+void fill_double_plan(Plan&, const DeviceFacts&, const PlanOptions&);
+Status run_double(const Plan&, const Tensors&, Workspace, Stream);
+
 // The baseline: the whole score matrix in the workspace, three phases, the same SIMD loops and threads.
 std::optional<std::string> naive_refuses(const Problem&, const DeviceFacts&, const PlanOptions&);
 void fill_naive_plan(Plan&, const DeviceFacts&, const PlanOptions&);

@@ -163,7 +163,10 @@ class OnlineRun {
   std::int64_t workspace_bytes() const { return memory_.bytes; }
 
   void run() {
-    const WorkList list(problem_, schedule_, tensors_.kv_lengths, memory_.list);
+    const WorkList list(problem_, schedule_.first, schedule_.sequences, tensors_.kv_lengths, memory_.list,
+                        [&](const Sequence& sequence, std::int64_t batch) {
+                          return work_of(problem_, schedule_.num_splits, sequence, batch);
+                        });
     if (schedule_.slots > 0)
       for (std::int64_t job = 0; job < problem_.batch * problem_.kv_heads; ++job)
         new (memory_.progress + job) JobProgress;
@@ -272,6 +275,12 @@ class OnlineRun {
     if (in_place_ || (few_rows && v.direct() && tensors_.v.strides[3] == 1 && tensors_.v.strides[2] != 0 &&
                       problem_.value_dim == value_dim_)) {
       values.v = values_where_they_lie(v.strided(key), true);
+    } else if (few_rows && problem_.value_dim == value_dim_) {
+      // Nor for more than making them FP32.
+      v.for_each_run(key, keys, [&](std::int64_t done, std::int64_t count, const ElementRows& rows) {
+        element_functions().widen(rows, count, value_dim_, scratch.v + done * value_dim_);
+      });
+      values.v = values_where_they_lie({scratch.v, value_dim_, 1}, false);
     } else {
       const PackedValues packed{scratch.v, keys};
       pack_values(v, key, keys, scratch.stage, 0, packed);

@@ -122,9 +122,11 @@ struct Job {
 // the end.
 class WorkList {
  public:
-  // `memory` has room for `schedule.sequences`.
-  WorkList(const Problem& p, const Schedule& schedule, const TensorView& kv_lengths, SequenceWork* memory)
-      : problem_(p), uniform_(schedule.first), list_(memory, static_cast<std::size_t>(schedule.sequences)) {
+  // `memory` has room for `sequences`, 0 if all are as `of_each`; cut(sequence, batch) is the work of one.
+  template <class Cut>
+  WorkList(const Problem& p, const SequenceWork& of_each, std::int64_t sequences,
+           const TensorView& kv_lengths, SequenceWork* memory, Cut cut)
+      : problem_(p), uniform_(of_each), list_(memory, static_cast<std::size_t>(sequences)) {
     if (list_.empty()) {
       items_ = Geometry(p).kv_heads() * uniform_.items();
       return;
@@ -134,7 +136,7 @@ class WorkList {
       const SequenceLengths lengths = planned_lengths(p, b);
       next.query_len = lengths.query_len;
       next.kv_len = p.seqused ? kv_length(kv_lengths, b) : lengths.kv_len;
-      list_[static_cast<std::size_t>(b)] = work_of(p, schedule.num_splits, next, b);
+      list_[static_cast<std::size_t>(b)] = cut(next, b);
       if (p.varlen.empty()) continue;
       next.query_start += lengths.query_len;
       next.kv_start += lengths.kv_len;
