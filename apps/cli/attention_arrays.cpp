@@ -74,9 +74,10 @@ files::Shape output_shape(const files::Shape& q, const Problem& problem) {
   return shape;
 }
 
-files::Shape lse_shape(std::size_t rank, const Problem& problem) {
-  files::Shape shape{problem.batch, problem.query_heads, problem.query_len};
-  shape.erase(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(4 - rank));
+files::Shape lse_shape(const files::Shape& q, Layout layout) {
+  const auto [batch, heads, length, dim] = canonical_shape(q, layout);
+  files::Shape shape{batch, heads, length};
+  shape.erase(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(4 - q.size()));
   return shape;
 }
 

@@ -26,8 +26,8 @@ Status take_shapes(const NamedArray& q, const NamedArray& k, const NamedArray& v
 // Shape of the output: that of q, with the value dimension last.
 files::Shape output_shape(const files::Shape& q, const Problem& problem);
 
-// Shape of the LSE: (batch, heads, length) in both layouts; without the dimensions that q does not have.
-files::Shape lse_shape(std::size_t rank, const Problem& problem);
+// Shape of the LSE: (batch, heads, length) of q in both layouts; without the dimensions that q does not have.
+files::Shape lse_shape(const files::Shape& q, Layout layout);
 
 // (batch, heads, length, dim) of an array of that rank and layout, with 1 for what it lacks.
 std::array<std::int64_t, 4> canonical_shape(const files::Shape& shape, Layout layout);

@@ -54,6 +54,9 @@ struct RunArguments {
   std::string window;
   std::string causal_align;
   std::string arithmetic = "fp32-grade";
+  std::string dtype = "stored";            // or f32
+  std::string cu_seqlens_q, cu_seqlens_k;  // .npy files of integers, or with --in names of tensors
+  std::string page_table, seqused;
   std::string device = "auto";
   std::string kernel;
   int threads = 0;

@@ -146,8 +146,8 @@ int main(int argc, char** argv) {
       "Arrays have 2 dimensions (length, dim), 3 (length, heads, dim) or 4 (batch, length, heads, dim); "
       "with\n"
       "--layout bhsd the heads stand before the length. o has the shape of q with the dim of v; lse is\n"
-      "(batch, heads, length) in both layouts. Types other than float32 are computed in float32. Outputs\n"
-      "appear whole or not at all.");
+      "(batch, heads, length) in both layouts. o has the type of the inputs; float16 and bfloat16 are\n"
+      "computed in float32. Outputs appear whole or not at all.");
   run_app->add_option("--q", run.q, "Queries, .npy of type <f4, <f2 or <f8");
   run_app->add_option("--k", run.k, "Keys, .npy");
   run_app->add_option("--v", run.v, "Values, .npy");
@@ -177,6 +177,17 @@ int main(int argc, char** argv) {
   run_app->add_option("--dropout-seed", run.dropout_seed, "Which weights are dropped (0)");
   run_app->add_option("--dropout-offset", run.dropout_offset, "Calls with other offsets drop others (0)");
   run_app->add_option("--arithmetic", run.arithmetic, "fp32-grade (the default), ieee or tf32");
+  run_app->add_option("--dtype", run.dtype,
+                      "stored (the default): the type of the arrays; f32: convert them to it first");
+  run_app->add_option(
+      "--cu-seqlens-q", run.cu_seqlens_q,
+      "Packed sequences: the rows of q where each begins, and the end; integers, .npy, or with "
+      "--in the name of a tensor");
+  run_app->add_option("--cu-seqlens-k", run.cu_seqlens_k, "Likewise for k and v");
+  run_app->add_option(
+      "--page-table", run.page_table,
+      "k and v are (pages, page size, heads, dim); (batch, columns) integers say which are whose");
+  run_app->add_option("--seqused", run.seqused, "How many keys each batch element uses; (batch,) integers");
   run_app->add_flag(
       "--check", run.check,
       "Compare with the double-precision reference first; if rejected, exit 1 and write nothing");

@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -16,10 +17,12 @@
 #include "cli/option_arrays.hpp"
 #include "cli/output.hpp"
 #include "cli/run_check.hpp"
+#include "cli/run_forms.hpp"
 #include "files/input_file.hpp"
 #include "files/npy.hpp"
 #include "files/output_files.hpp"
 #include "files/safetensors.hpp"
+#include "problem/format16.hpp"
 #include "runtime/cuda_runtime.hpp"
 #include "runtime/device_memory.hpp"
 
@@ -81,6 +84,8 @@ Result<Problem> parse_options(const RunArguments& arguments) {
   } else if (arguments.arithmetic != "fp32-grade") {
     return usage("--arithmetic: is fp32-grade, ieee or tf32, got '" + arguments.arithmetic + "'");
   }
+  if (arguments.dtype != "stored" && arguments.dtype != "f32")
+    return usage("--dtype: is stored or f32, got '" + arguments.dtype + "'");
   return problem;
 }
 
@@ -124,6 +129,9 @@ std::vector<NamedPath> inputs(const RunArguments& a) {
   std::vector<NamedPath> paths = operands(a);
   for (const auto& [option, path] : option_paths(a))
     if (!path->empty()) paths.push_back({option, *path});
+  // With --in they are names of its tensors.
+  for (const auto& [option, path] : form_paths(a))
+    if (a.in.empty() && !path->empty()) paths.push_back({option, *path});
   return paths;
 }
 
@@ -182,11 +190,16 @@ Status check_paths(const RunArguments& a) {
 struct Inputs {
   NamedArray q, k, v;
   OptionArrays options;
+  FormArrays forms;
 };
 
-Result<NamedArray> read_one(const NamedPath& input) {
+files::Precision precision(const RunArguments& a) {
+  return a.dtype == "f32" ? files::Precision::f32 : files::Precision::stored;
+}
+
+Result<NamedArray> read_one(const NamedPath& input, files::Precision kept) {
   const std::string source = std::string(input.option) + " " + input.path;
-  Result<files::FloatArray> array = files::read_npy(input.path);
+  Result<files::FloatArray> array = files::read_npy(input.path, kept);
   if (!array.ok())
     return Status(array.status().code(), std::string(input.option) + " " + array.status().message());
   return NamedArray{source, std::move(array).value()};
@@ -198,13 +211,16 @@ Result<Inputs> read_inputs(const RunArguments& a) {
     for (const auto& [input, target] :
          {std::pair(NamedPath{"--q", a.q}, &result.q), std::pair(NamedPath{"--k", a.k}, &result.k),
           std::pair(NamedPath{"--v", a.v}, &result.v)}) {
-      Result<NamedArray> array = read_one(input);
+      Result<NamedArray> array = read_one(input, precision(a));
       if (!array.ok()) return array.status();
       *target = std::move(array).value();
     }
     Result<OptionArrays> options = read_option_files(a);
     if (!options.ok()) return options.status();
     result.options = std::move(options).value();
+    Result<FormArrays> forms = read_forms(a, nullptr);
+    if (!forms.ok()) return forms.status();
+    result.forms = std::move(forms).value();
     return result;
   }
   const std::string source = "--in " + a.in + ": ";
@@ -215,100 +231,155 @@ Result<Inputs> read_inputs(const RunArguments& a) {
   if (!tensors.ok()) return named(tensors.status());
   for (const auto& [name, target] :
        {std::pair("q", &result.q), std::pair("k", &result.k), std::pair("v", &result.v)}) {
-    Result<files::FloatArray> array = files::tensor_to_f32(tensors.value(), name);
+    Result<files::FloatArray> array = files::tensor_to_f32(tensors.value(), name, precision(a));
     if (!array.ok()) return named(array.status());
     *target = {source + "tensor '" + name + "'", std::move(array).value()};
   }
   Result<OptionArrays> options = take_option_tensors(tensors.value(), source);
   if (!options.ok()) return options.status();
   result.options = std::move(options).value();
+  Result<FormArrays> forms = read_forms(a, &tensors.value());
+  if (!forms.ok()) return forms.status();
+  result.forms = std::move(forms).value();
   return result;
 }
 
-// An array of the host where the plan's device can use it: in place on the CPU, a copy on a GPU.
+// The type that the arrays are computed in: their own, which must be one, or FP32 if that was asked for.
+Result<DType> compute_type(const RunArguments& a, const Inputs& in) {
+  if (a.dtype == "f32") {
+    for (const NamedArray* array : {&in.q, &in.k, &in.v})
+      if (array->array.stored != files::Element::f32)
+        notice(array->source + ": " + files::element_name(array->array.stored) + " is computed in f32");
+    return DType::f32;
+  }
+  const files::Element element = in.q.array.stored;
+  for (const NamedArray* array : {&in.k, &in.v})
+    if (array->array.stored != element)
+      return usage(array->source + ": must have the type of q, got " +
+                   files::element_name(array->array.stored) + " and " + files::element_name(element) +
+                   "; --dtype f32 computes all of them in FP32");
+  switch (element) {
+    case files::Element::f16:
+      return DType::f16;
+    case files::Element::bf16:
+      return DType::bf16;
+    case files::Element::f64:
+      return DType::f64;
+    default:
+      return DType::f32;
+  }
+}
+
+files::Element element_of(DType dtype) {
+  return dtype == DType::f16    ? files::Element::f16
+         : dtype == DType::bf16 ? files::Element::bf16
+         : dtype == DType::f64  ? files::Element::f64
+                                : files::Element::f32;
+}
+DType lse_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+
+// An input's elements in the type they are computed in; `storage` holds them if they have to be made.
+std::span<std::byte> input_bytes(NamedArray& array, DType dtype, std::vector<std::byte>& storage) {
+  if (dtype == DType::f32) return std::as_writable_bytes(std::span(array.array.values));
+  if (dtype == DType::f64) return std::as_writable_bytes(std::span(array.array.wide));
+  const Format16 format = dtype == DType::f16 ? format_f16 : format_bf16;
+  storage.resize(array.array.values.size() * sizeof(std::uint16_t));
+  for (std::size_t i = 0; i < array.array.values.size(); ++i) {
+    const std::uint16_t bits = encode16(format, static_cast<double>(array.array.values[i]));
+    std::memcpy(storage.data() + i * sizeof bits, &bits, sizeof bits);
+  }
+  return storage;
+}
+
+// Bytes of the host where the plan's device can use them: in place on the CPU, a copy on a GPU.
 class Placed {
  public:
-  template <class T>
-  Placed(Device device, std::vector<T>& host)
-      : device_(device), host_(std::as_writable_bytes(std::span(host))) {}
+  Placed(Device device, std::span<std::byte> host) : device_(device), host_(host) {}
 
   Status allocate() {
     if (device_.kind == DeviceKind::cpu) return {};
-    Result<DeviceMemory> memory = DeviceMemory::allocate(device_, bytes());
+    Result<DeviceMemory> memory = DeviceMemory::allocate(device_, host_.size());
     if (!memory.ok()) return memory.status();
     memory_ = std::move(memory).value();
     return {};
   }
   Status to_device() {
-    if (device_.kind == DeviceKind::cpu || bytes() == 0) return {};
-    return cuda_copy_to_device(device_.index, memory_.data(), host_.data(), bytes());
+    if (device_.kind == DeviceKind::cpu || host_.empty()) return {};
+    return cuda_copy_to_device(device_.index, memory_.data(), host_.data(), host_.size());
   }
   Status to_host() {
-    if (device_.kind == DeviceKind::cpu || bytes() == 0) return {};
-    return cuda_copy_to_host(device_.index, host_.data(), memory_.data(), bytes());
+    if (device_.kind == DeviceKind::cpu || host_.empty()) return {};
+    return cuda_copy_to_host(device_.index, host_.data(), memory_.data(), host_.size());
   }
   void* data() const { return device_.kind == DeviceKind::cpu ? host_.data() : memory_.data(); }
 
  private:
-  std::size_t bytes() const { return host_.size(); }
   Device device_;
   std::span<std::byte> host_;
   DeviceMemory memory_;
 };
 
 struct Answer {
-  std::vector<float> o, lse;
+  std::vector<std::byte> o, lse;
   double time_ms = 0;  // the call and the wait for it; copies to and from a GPU are outside
 };
 
-Result<Answer> compute(const Plan& plan, Inputs& in, inputs::HostOptions& options, Layout layout,
-                       bool want_lse) {
+Result<Answer> compute(const Plan& plan, Inputs& in, inputs::HostOptions& options, FormTensors& forms,
+                       Layout layout, bool want_lse) {
   const Problem& p = plan.problem;
   Answer answer;
-  // The element counts fit: validate bounds every tensor, take_shapes bounded them by files in memory.
-  const double rows =
-      static_cast<double>(p.batch) * static_cast<double>(p.query_heads) * static_cast<double>(p.query_len);
-  const double output_bytes = 4 * rows * (static_cast<double>(p.value_dim) + 1);
+  const files::Shape o_shape = output_shape(in.q.array.shape, p);
+  const auto [batch, heads, length, value_dim] = canonical_shape(o_shape, layout);
+  // The element counts fit: validate bounds every tensor, take_forms bounded them by files in memory.
+  const double rows = static_cast<double>(batch) * static_cast<double>(heads) * static_cast<double>(length);
+  const auto size = static_cast<double>(dtype_bytes(p.dtype));
+  const double output_bytes = rows * (size * static_cast<double>(value_dim) + 4);
   if (output_bytes > static_cast<double>(files::physical_memory_bytes()))
-    return usage(in.q.source + ": the output " + files::shape_text(output_shape(in.q.array.shape, p)) +
-                 " is larger (" + fmt::format("{:.0f}", output_bytes) +
-                 " bytes) than this machine's memory (" + std::to_string(files::physical_memory_bytes()) +
-                 " bytes)");
-  const std::int64_t lse_count = p.batch * p.query_heads * p.query_len;
-  answer.o.resize(static_cast<std::size_t>(lse_count * p.value_dim));
-  if (want_lse) answer.lse.resize(static_cast<std::size_t>(lse_count));
+    return usage(in.q.source + ": the output " + files::shape_text(o_shape) + " is larger (" +
+                 fmt::format("{:.0f}", output_bytes) + " bytes) than this machine's memory (" +
+                 std::to_string(files::physical_memory_bytes()) + " bytes)");
+  const std::int64_t lse_count = batch * heads * length;
+  answer.o.resize(static_cast<std::size_t>(lse_count * value_dim * dtype_bytes(p.dtype)));
+  if (want_lse) answer.lse.resize(static_cast<std::size_t>(lse_count * dtype_bytes(lse_type(p.dtype))));
 
-  Placed q(plan.device, in.q.array.values), k(plan.device, in.k.array.values),
-      v(plan.device, in.v.array.values), o(plan.device, answer.o), lse(plan.device, answer.lse);
-  Placed mask(plan.device, options.mask), bias(plan.device, options.bias),
-      slopes(plan.device, options.alibi_slopes), sink(plan.device, options.sink);
-  for (Placed* array : {&q, &k, &v, &o, &lse, &mask, &bias, &slopes, &sink})
+  std::vector<std::byte> storage[3];
+  Placed q(plan.device, input_bytes(in.q, p.dtype, storage[0])),
+      k(plan.device, input_bytes(in.k, p.dtype, storage[1])),
+      v(plan.device, input_bytes(in.v, p.dtype, storage[2])), o(plan.device, answer.o),
+      lse(plan.device, answer.lse),
+      page_table(plan.device, std::as_writable_bytes(std::span(forms.page_table))),
+      seqused(plan.device, std::as_writable_bytes(std::span(forms.seqused)));
+  const auto bytes = [](auto& values) { return std::as_writable_bytes(std::span(values)); };
+  Placed mask(plan.device, bytes(options.mask)), bias(plan.device, bytes(options.bias)),
+      slopes(plan.device, bytes(options.alibi_slopes)), sink(plan.device, bytes(options.sink));
+  for (Placed* array : {&q, &k, &v, &o, &lse, &page_table, &seqused, &mask, &bias, &slopes, &sink})
     if (Status status = array->allocate(); !status.ok()) return status;
-  for (Placed* array : {&q, &k, &v, &mask, &bias, &slopes, &sink})
+  for (Placed* array : {&q, &k, &v, &page_table, &seqused, &mask, &bias, &slopes, &sink})
     if (Status status = array->to_device(); !status.ok()) return status;
   Result<DeviceMemory> workspace = DeviceMemory::allocate(plan.device, plan.workspace_bytes);
   if (!workspace.ok()) return workspace.status();
 
   const auto view = [&](const Placed& array, const files::Shape& shape) {
-    return packed_view(array.data(), DType::f32, canonical_shape(shape, layout), layout, plan.device);
+    return packed_view(array.data(), p.dtype, canonical_shape(shape, layout), layout, plan.device);
   };
   Tensors tensors;
   tensors.q = view(q, in.q.array.shape);
   tensors.k = view(k, in.k.array.shape);
   tensors.v = view(v, in.v.array.shape);
-  tensors.o = view(o, output_shape(in.q.array.shape, p));
+  tensors.o = view(o, o_shape);
   if (want_lse)
-    tensors.lse = packed_view(lse.data(), DType::f32, {p.batch, p.query_heads, p.query_len, 1}, Layout::bhsd,
-                              plan.device);
+    tensors.lse =
+        packed_view(lse.data(), lse_type(p.dtype), {batch, heads, length, 1}, Layout::bhsd, plan.device);
+  set_form_views(p, forms, page_table.data(), seqused.data(), plan.device, tensors);
   const auto option = [&](const Placed& array, DType dtype, std::array<std::int64_t, 4> shape) {
     return packed_view(array.data(), dtype, shape, Layout::bhsd, plan.device);
   };
   if (p.mask) tensors.mask = option(mask, DType::boolean, options.mask_shape);
   if (p.bias) tensors.bias = option(bias, DType::f32, options.bias_shape);
-  const auto heads = static_cast<std::size_t>(p.query_heads);
+  const auto query_heads = static_cast<std::size_t>(p.query_heads);
   if (p.alibi)
-    tensors.alibi_slopes =
-        option(slopes, DType::f32, {options.alibi_slopes.size() == heads ? 1 : p.batch, p.query_heads, 1, 1});
+    tensors.alibi_slopes = option(
+        slopes, DType::f32, {options.alibi_slopes.size() == query_heads ? 1 : p.batch, p.query_heads, 1, 1});
   if (p.sink) tensors.sink = option(sink, DType::f32, {1, p.query_heads, 1, 1});
   tensors.dropout = {options.dropout_seed, options.dropout_offset};
   const auto begin = std::chrono::steady_clock::now();
@@ -325,27 +396,25 @@ Result<Answer> compute(const Plan& plan, Inputs& in, inputs::HostOptions& option
 files::Bytes bytes_of(const std::string& text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
-files::Bytes bytes_of(const std::vector<float>& values) { return std::as_bytes(std::span(values)); }
 
 struct OutputShapes {
   files::Shape o, lse;
+  files::Element o_element = files::Element::f32, lse_element = files::Element::f32;
 };
 
 Status write_outputs(const RunArguments& a, const Answer& answer, const OutputShapes& shapes) {
   files::OutputFiles out;
   if (!a.in.empty()) {
-    const std::string header = files::safetensors_header({{"o", shapes.o}, {"lse", shapes.lse}});
-    if (Status status = out.add(a.out, {bytes_of(header), bytes_of(answer.o), bytes_of(answer.lse)});
-        !status.ok())
-      return status;
+    const std::string header = files::safetensors_header(
+        {{"o", shapes.o, shapes.o_element}, {"lse", shapes.lse, shapes.lse_element}});
+    if (Status status = out.add(a.out, {bytes_of(header), answer.o, answer.lse}); !status.ok()) return status;
     return out.commit();
   }
-  const std::string o_header = files::npy_header(shapes.o);
-  if (Status status = out.add(a.out, {bytes_of(o_header), bytes_of(answer.o)}); !status.ok()) return status;
+  const std::string o_header = files::npy_header(shapes.o, shapes.o_element);
+  if (Status status = out.add(a.out, {bytes_of(o_header), answer.o}); !status.ok()) return status;
   if (!a.lse.empty()) {
-    const std::string lse_header = files::npy_header(shapes.lse);
-    if (Status status = out.add(a.lse, {bytes_of(lse_header), bytes_of(answer.lse)}); !status.ok())
-      return status;
+    const std::string lse_header = files::npy_header(shapes.lse, shapes.lse_element);
+    if (Status status = out.add(a.lse, {bytes_of(lse_header), answer.lse}); !status.ok()) return status;
   }
   return out.commit();
 }
@@ -369,7 +438,10 @@ std::string repeat_command(const RunArguments& a) {
     command += std::string(" ") + option + " " + shell_word(value);
   };
   for (const NamedPath& path : inputs(a)) add(path.option, path.path);
+  for (const auto& [option, name] : form_paths(a))
+    if (!a.in.empty()) add(option, *name);
   for (const NamedPath& path : outputs(a)) add(path.option, path.path);
+  add("--dtype", a.dtype, "stored");
   add("--layout", a.layout, "bshd");
   add("--softmax-scale", a.softmax_scale);
   if (a.causal) command += " --causal";
@@ -426,12 +498,15 @@ nlohmann::ordered_json report(const RunArguments& a, const Inputs& in, const Pla
   option("sink", in.options.sink, a.sink);
   json["outputs"] = nlohmann::ordered_json::array();
   if (shapes) {
-    json["outputs"].push_back({{"name", "o"}, {"file", a.out}, {"shape", shapes->o}, {"dtype", "f32"}});
+    json["outputs"].push_back({{"name", "o"},
+                               {"file", a.out},
+                               {"shape", shapes->o},
+                               {"dtype", files::element_name(shapes->o_element)}});
     if (!a.in.empty() || !a.lse.empty())
       json["outputs"].push_back({{"name", "lse"},
                                  {"file", a.in.empty() ? a.lse : a.out},
                                  {"shape", shapes->lse},
-                                 {"dtype", "f32"}});
+                                 {"dtype", files::element_name(shapes->lse_element)}});
   }
   if (verdict) {
     json["check"] = to_json(verdict->kernel);
@@ -473,31 +548,39 @@ ExitCode run_command(const RunArguments& arguments) {
   if (!read.ok()) return complain(read.status());
   Inputs& in = read.value();
   Problem problem = options.value();
-  if (Status status = take_shapes(in.q, in.k, in.v, layout.value(), problem); !status.ok())
+  if (Status status = take_forms(in.forms, in.q, in.k, in.v, layout.value(), problem); !status.ok())
     return complain(status);
   Result<inputs::HostOptions> taken = take_options(in.options, problem);
   if (!taken.ok()) return complain(taken.status());
   inputs::HostOptions& option_arrays = taken.value();
   option_arrays.dropout_seed = dropout.value().seed;
   option_arrays.dropout_offset = dropout.value().offset;
-  for (const NamedArray* array : {&in.q, &in.k, &in.v})
-    if (array->array.stored != files::Element::f32)
-      notice(array->source + ": " + files::element_name(array->array.stored) + " is computed in f32");
+  Result<FormTensors> forms = form_tensors(in.forms);
+  if (!forms.ok()) return complain(forms.status());
+  Result<DType> dtype = compute_type(arguments, in);
+  if (!dtype.ok()) return complain(dtype.status());
+  problem.dtype = dtype.value();
 
   Result<Plan> planned =
       plan(problem, device.value().facts,
            {.kernel = arguments.kernel, .threads = arguments.threads, .num_splits = arguments.num_splits});
+  if (!planned.ok() && planned.status().code() == StatusCode::unsupported && problem.dtype != DType::f32)
+    return complain(Status(StatusCode::unsupported,
+                           planned.status().message() + "; --dtype f32 computes the arrays in FP32"));
   if (!planned.ok()) return complain(planned.status());
   const bool want_lse = !arguments.in.empty() || !arguments.lse.empty() || arguments.check;
-  Result<Answer> answer = compute(planned.value(), in, option_arrays, layout.value(), want_lse);
+  Result<Answer> answer =
+      compute(planned.value(), in, option_arrays, forms.value(), layout.value(), want_lse);
   if (!answer.ok()) return complain(answer.status());
 
   const OutputShapes shapes{output_shape(in.q.array.shape, problem),
-                            lse_shape(in.q.array.shape.size(), problem)};
+                            lse_shape(in.q.array.shape, layout.value()), element_of(problem.dtype),
+                            element_of(lse_type(problem.dtype))};
   std::optional<RunVerdict> verdict;
   if (arguments.check)
-    verdict = judge_run(planned.value(), device.value().facts, layout.value(), in.q, in.k, in.v,
-                        option_arrays, answer.value().o, answer.value().lse, repeat_command(arguments));
+    verdict =
+        judge_run(planned.value(), device.value().facts, layout.value(), in.q, in.k, in.v, option_arrays,
+                  forms.value(), answer.value().o, answer.value().lse, repeat_command(arguments));
   if (verdict && !verdict->accepted()) {
     if (arguments.json) {
       print_json(report(arguments, in, planned.value(), device.value().facts, std::nullopt, answer.value(),

@@ -1,28 +1,11 @@
 #include "cli/run_check.hpp"
 
+#include "check/double_judge.hpp"
+#include "check/forms.hpp"
 #include "gate/verdict.hpp"
 #include "reference/reference.hpp"
 
 namespace runmax::cli {
-namespace {
-
-// The elements in the order (batch, heads, length, dim).
-std::vector<float> packed_bhsd(const NamedArray& array, Layout layout) {
-  if (layout == Layout::bhsd) return array.array.values;
-  const auto [batch, heads, length, dim] = canonical_shape(array.array.shape, layout);
-  std::vector<float> packed;
-  packed.reserve(array.array.values.size());
-  for (std::int64_t b = 0; b < batch; ++b)
-    for (std::int64_t h = 0; h < heads; ++h)
-      for (std::int64_t i = 0; i < length; ++i) {
-        const float* const row = array.array.values.data() + ((b * length + i) * heads + h) * dim;
-        packed.insert(packed.end(), row, row + dim);
-      }
-  return packed;
-}
-
-}  // namespace
-
 std::string RunVerdict::text() const {
   if (rows == 0) return "check: accepted, there is no query row\n";
   std::string lines = "check: " + std::string(accepted() ? "accepted" : "REJECTED") + ", " +
@@ -37,7 +20,8 @@ std::string RunVerdict::text() const {
 
 RunVerdict judge_run(const Plan& plan, const DeviceFacts& facts, Layout layout, const NamedArray& q,
                      const NamedArray& k, const NamedArray& v, const inputs::HostOptions& options,
-                     const std::vector<float>& o, const std::vector<float>& lse, const std::string& repeat) {
+                     const FormTensors& forms, const std::vector<std::byte>& o,
+                     const std::vector<std::byte>& lse, const std::string& repeat) {
   const Problem& problem = plan.problem;
   RunVerdict verdict;
   verdict.kernel.kernel = plan.kernel;
@@ -51,15 +35,28 @@ RunVerdict judge_run(const Plan& plan, const DeviceFacts& facts, Layout layout, 
 
   std::vector<check::Answer> answers(1);
   answers[0].plan = plan;
-  answers[0].o = check::packed_tensor(
-      {problem.batch, problem.query_heads, problem.query_len, problem.value_dim}, o, layout);
-  answers[0].lse =
-      check::packed_tensor({problem.batch, problem.query_heads, problem.query_len, 1}, lse, Layout::bhsd);
+  const auto output = [&](std::array<std::int64_t, 4> shape, Layout lies, DType dtype,
+                          const std::vector<std::byte>& bytes) {
+    check::HostTensor tensor = check::packed_tensor(shape, {}, lies);
+    tensor.dtype = dtype;
+    check::decode(reinterpret_cast<const unsigned char*>(bytes.data()), tensor);
+    return tensor;
+  };
+  const bool wide = problem.dtype == DType::f64;
+  answers[0].o = output(check::form_o(problem).shape, layout, problem.dtype, o);
+  answers[0].lse = output(check::form_lse(problem).shape, Layout::bhsd, wide ? DType::f64 : DType::f32, lse);
   std::vector<check::KernelReport> reports{verdict.kernel};
-  check::judge_answers(
-      problem, {packed_bhsd(q, layout), packed_bhsd(k, layout), packed_bhsd(v, layout), {}, options}, rows,
-      check::worker_count(facts, plan.device.kind == DeviceKind::cpu ? plan.threads : 0), answers, reports,
-      {}, check::Data::users);
+  const int threads = check::worker_count(facts, plan.device.kind == DeviceKind::cpu ? plan.threads : 0);
+  if (wide) {
+    Gathered<double> data = gather_wide(problem, layout, q, k, v, forms);
+    check::judge_double(problem, {std::move(data.q), std::move(data.k), std::move(data.v), data.lengths},
+                        rows, threads, answers, reports, {});
+  } else {
+    Gathered<float> data = gather(problem, layout, q, k, v, forms);
+    check::judge_answers(problem,
+                         {std::move(data.q), std::move(data.k), std::move(data.v), data.lengths, options},
+                         rows, threads, answers, reports, {}, check::Data::users);
+  }
   verdict.kernel = reports[0];
   return verdict;
 }

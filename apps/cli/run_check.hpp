@@ -1,12 +1,14 @@
 // `runmax run --check`: the answer on the user's own arrays before the gates.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "check/check.hpp"
 #include "cli/attention_arrays.hpp"
+#include "cli/run_forms.hpp"
 
 namespace runmax::cli {
 
@@ -20,11 +22,12 @@ struct RunVerdict {
   std::string text() const;
 };
 
-// Compares o and lse, in the layout of the inputs and (batch, heads, length), with the double-precision
-// reference of the same FP32 inputs. Nothing is known about the user's data, so the hostile gate judges, not
-// the lesson's. `repeat` is the command to print beside a failure.
+// Compares o and lse, whose bytes lie in the layout of the inputs and as (batch, heads, length), with the
+// double-precision reference of the same inputs. Nothing is known about the user's data, so the hostile gate
+// judges, not the lesson's. `repeat` is the command to print beside a failure.
 RunVerdict judge_run(const Plan& plan, const DeviceFacts& facts, Layout layout, const NamedArray& q,
                      const NamedArray& k, const NamedArray& v, const inputs::HostOptions& options,
-                     const std::vector<float>& o, const std::vector<float>& lse, const std::string& repeat);
+                     const FormTensors& forms, const std::vector<std::byte>& o,
+                     const std::vector<std::byte>& lse, const std::string& repeat);
 
 }  // namespace runmax::cli

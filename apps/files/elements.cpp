@@ -77,6 +77,22 @@ struct FromBoolean {
   }
 };
 
+struct FromF64Whole {
+  static constexpr std::size_t bytes = 8;
+  static bool read(const std::byte* data, double& value) {
+    value = load<double>(data);
+    return true;
+  }
+};
+template <class Integer>
+struct FromInteger {
+  static constexpr std::size_t bytes = sizeof(Integer);
+  static bool read(const std::byte* data, std::int64_t& value) {
+    value = load<Integer>(data);
+    return true;
+  }
+};
+
 // Walks the indices of a shape in C order.
 class Odometer {
  public:
@@ -141,6 +157,10 @@ const char* element_name(Element element) {
       return "f64";
     case Element::boolean:
       return "bool";
+    case Element::i32:
+      return "i32";
+    case Element::i64:
+      return "i64";
   }
   return "invalid";
 }
@@ -151,8 +171,10 @@ std::size_t element_bytes(Element element) {
     case Element::bf16:
       return 2;
     case Element::f32:
+    case Element::i32:
       return 4;
     case Element::f64:
+    case Element::i64:
       return 8;
     case Element::boolean:
       return 1;
@@ -223,7 +245,53 @@ Result<FloatArray> to_f32(Bytes data, Element element, const Shape& shape, Order
     case Element::boolean:
       status = convert<FromBoolean>(data, shape, order, array.values);
       break;
+    case Element::i32:
+    case Element::i64:
+      return Status(StatusCode::invalid_argument, "holds integers, not floating-point numbers");
   }
+  if (!status.ok()) return status;
+  return array;
+}
+
+namespace {
+
+template <class Number>
+Status allocate(std::vector<Number>& values, std::size_t count, const char* what) {
+  try {
+    values.resize(count);
+  } catch (const std::bad_alloc&) {
+    return {StatusCode::out_of_memory, "cannot allocate " + std::to_string(count * sizeof(Number)) +
+                                           " bytes for " + std::to_string(count) + " " + what + " elements"};
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<FloatArray> to_floats(Bytes data, Element element, const Shape& shape, Order order,
+                             Precision precision) {
+  if (precision == Precision::f32 || element != Element::f64) return to_f32(data, element, shape, order);
+  FloatArray array;
+  array.shape = shape;
+  array.stored = element;
+  if (Status status = allocate(array.wide, data.size() / sizeof(double), "f64"); !status.ok()) return status;
+  if (array.wide.empty()) return array;
+  if (Status status = convert<FromF64Whole>(data, shape, order, array.wide); !status.ok()) return status;
+  return array;
+}
+
+Result<IntegerArray> to_integers(Bytes data, Element element, const Shape& shape, Order order) {
+  if (element != Element::i32 && element != Element::i64)
+    return Status(StatusCode::invalid_argument,
+                  std::string("dtype is ") + element_name(element) + "; allowed are i32 and i64");
+  IntegerArray array;
+  array.shape = shape;
+  if (Status status = allocate(array.values, data.size() / element_bytes(element), "i64"); !status.ok())
+    return status;
+  if (array.values.empty()) return array;
+  const Status status = element == Element::i32
+                            ? convert<FromInteger<std::int32_t>>(data, shape, order, array.values)
+                            : convert<FromInteger<std::int64_t>>(data, shape, order, array.values);
   if (!status.ok()) return status;
   return array;
 }

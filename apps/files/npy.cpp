@@ -91,8 +91,10 @@ class HeaderParser {
   Status descr(NpyView& view) {
     if (Status status = once(have_descr_, "descr"); !status.ok()) return status;
     const bool numbers = wanted_ == Elements::numbers;
-    const std::string allowed =
-        numbers ? "; allowed are '<f4', '<f2' and '<f8'" : "; allowed are '|b1' and '|u1'";
+    const bool integers = wanted_ == Elements::integers;
+    const std::string allowed = numbers    ? "; allowed are '<f4', '<f2' and '<f8'"
+                                : integers ? "; allowed are '<i4' and '<i8'"
+                                           : "; allowed are '|b1' and '|u1'";
     if (peek() == '[' || peek() == '(') return malformed("dtype is structured" + allowed);
     std::string_view name;
     if (!string(name)) return expected("a dtype in quotes");
@@ -102,7 +104,11 @@ class HeaderParser {
       view.element = Element::f16;
     } else if (numbers && name == "<f8") {
       view.element = Element::f64;
-    } else if (!numbers && (name == "|b1" || name == "|u1")) {
+    } else if (integers && name == "<i4") {
+      view.element = Element::i32;
+    } else if (integers && name == "<i8") {
+      view.element = Element::i64;
+    } else if (wanted_ == Elements::booleans && (name == "|b1" || name == "|u1")) {
       view.element = Element::boolean;
     } else {
       std::string reason;
@@ -202,8 +208,10 @@ Result<NpyView> parse_npy(Bytes bytes, Elements wanted) {
   return view;
 }
 
-std::string npy_header(const Shape& shape) {
-  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': " + shape_text(shape) + ", }";
+std::string npy_header(const Shape& shape, Element element) {
+  const std::string descr = element == Element::f16 ? "<f2" : element == Element::f64 ? "<f8" : "<f4";
+  std::string header =
+      "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape_text(shape) + ", }";
   constexpr std::size_t alignment = 64, prefix = 10;
   // The header ends with a newline, and the elements begin at a multiple of 64 bytes.
   header.append((alignment - (prefix + header.size() + 1) % alignment) % alignment, ' ');
@@ -236,9 +244,15 @@ auto read_with(const std::string& path, Elements wanted, Convert convert)
 
 }  // namespace
 
-Result<FloatArray> read_npy(const std::string& path) {
-  return read_with(path, Elements::numbers,
-                   [](const NpyView& v) { return to_f32(v.data, v.element, v.shape, v.order); });
+Result<FloatArray> read_npy(const std::string& path, Precision precision) {
+  return read_with(path, Elements::numbers, [&](const NpyView& v) {
+    return to_floats(v.data, v.element, v.shape, v.order, precision);
+  });
+}
+
+Result<IntegerArray> read_npy_integers(const std::string& path) {
+  return read_with(path, Elements::integers,
+                   [](const NpyView& v) { return to_integers(v.data, v.element, v.shape, v.order); });
 }
 
 Result<MaskArray> read_npy_mask(const std::string& path) {

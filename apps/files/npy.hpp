@@ -19,18 +19,22 @@ struct NpyView {
   Bytes data;
 };
 
-// What the elements must be: '<f2', '<f4' or '<f8'; '|b1' or '|u1'.
-enum class Elements { numbers, booleans };
+// What the elements must be: '<f2', '<f4' or '<f8'; '|b1' or '|u1'; '<i4' or '<i8'.
+enum class Elements { numbers, booleans, integers };
 
 // Reads the whole of a .npy file: the elements must fill the rest of the bytes exactly. An error is one line
 // saying what is wrong, without the file's name. Nothing is allocated by a size that the file claims.
 Result<NpyView> parse_npy(Bytes bytes, Elements wanted = Elements::numbers);
 
-// What stands before the elements of a C-order '<f4' array: version 1.0, padded to a multiple of 64 bytes.
-std::string npy_header(const Shape& shape);
+// What stands before the elements of a C-order array of f32, f16 or f64: version 1.0, padded to a multiple of
+// 64 bytes.
+std::string npy_header(const Shape& shape, Element element = Element::f32);
 
-// Reads a file and converts it to FP32. Errors begin with the path.
-Result<FloatArray> read_npy(const std::string& path);
+// Reads a file of floating-point numbers. Errors begin with the path.
+Result<FloatArray> read_npy(const std::string& path, Precision precision = Precision::f32);
+
+// The same for integers.
+Result<IntegerArray> read_npy_integers(const std::string& path);
 
 // The same for a mask: any byte but 0 is true.
 Result<MaskArray> read_npy_mask(const std::string& path);

@@ -361,7 +361,19 @@ Result<MaskArray> tensor_to_mask(const std::vector<TensorEntry>& tensors, std::s
   return array;
 }
 
-Result<FloatArray> tensor_to_f32(const std::vector<TensorEntry>& tensors, std::string_view name) {
+Result<IntegerArray> tensor_to_integers(const std::vector<TensorEntry>& tensors, std::string_view name) {
+  const Result<const TensorEntry*> found = find_tensor(tensors, name);
+  if (!found.ok()) return found.status();
+  const TensorEntry& tensor = *found.value();
+  if (tensor.dtype != "I32" && tensor.dtype != "I64")
+    return malformed("tensor " + in_quotes(name) + ": dtype is " + tensor.dtype +
+                     "; allowed are I32 and I64");
+  return to_integers(tensor.data, tensor.dtype == "I32" ? Element::i32 : Element::i64, tensor.shape,
+                     Order::c);
+}
+
+Result<FloatArray> tensor_to_f32(const std::vector<TensorEntry>& tensors, std::string_view name,
+                                 Precision precision) {
   const Result<const TensorEntry*> entry = find_tensor(tensors, name);
   if (!entry.ok()) return entry.status();
   const TensorEntry* const found = entry.value();
@@ -376,7 +388,7 @@ Result<FloatArray> tensor_to_f32(const std::vector<TensorEntry>& tensors, std::s
     return malformed("tensor " + in_quotes(name) + ": dtype is " + found->dtype +
                      "; allowed are F32, F16, BF16 and F64");
   }
-  Result<FloatArray> array = to_f32(found->data, element, found->shape, Order::c);
+  Result<FloatArray> array = to_floats(found->data, element, found->shape, Order::c, precision);
   if (!array.ok())
     return Status(array.status().code(), "tensor " + in_quotes(name) + ": " + array.status().message());
   return array;
@@ -386,10 +398,14 @@ std::string safetensors_header(const std::vector<TensorHeader>& tensors) {
   nlohmann::ordered_json object = nlohmann::ordered_json::object();
   std::uint64_t begin = 0;
   for (const TensorHeader& t : tensors) {
-    std::uint64_t end = begin + sizeof(float);
+    std::uint64_t end = begin + element_bytes(t.element);
     for (const std::int64_t length : t.shape)
       end = begin + (end - begin) * static_cast<std::uint64_t>(length);
-    object[t.name] = {{"dtype", "F32"}, {"shape", t.shape}, {"data_offsets", {begin, end}}};
+    const char* const dtype = t.element == Element::f16    ? "F16"
+                              : t.element == Element::bf16 ? "BF16"
+                              : t.element == Element::f64  ? "F64"
+                                                           : "F32";
+    object[t.name] = {{"dtype", dtype}, {"shape", t.shape}, {"data_offsets", {begin, end}}};
     begin = end;
   }
   std::string header = object.dump();

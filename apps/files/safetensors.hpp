@@ -29,19 +29,24 @@ struct TensorEntry {
 // one line, without the file's name.
 Result<std::vector<TensorEntry>> parse_safetensors(Bytes bytes);
 
-// The tensor of that name as FP32. Its dtype must be F32, F16, BF16 or F64.
-Result<FloatArray> tensor_to_f32(const std::vector<TensorEntry>& tensors, std::string_view name);
+// The tensor of that name. Its dtype must be F32, F16, BF16 or F64.
+Result<FloatArray> tensor_to_f32(const std::vector<TensorEntry>& tensors, std::string_view name,
+                                 Precision precision = Precision::f32);
+
+// The tensor of that name. Its dtype must be I32 or I64.
+Result<IntegerArray> tensor_to_integers(const std::vector<TensorEntry>& tensors, std::string_view name);
 
 // The tensor of that name as a mask. Its dtype must be BOOL or U8; any byte but 0 is true.
 Result<MaskArray> tensor_to_mask(const std::vector<TensorEntry>& tensors, std::string_view name);
 
 bool has_tensor(const std::vector<TensorEntry>& tensors, std::string_view name);
 
-// What stands before the data of the F32 tensors of these names and shapes, which follow one another without
-// a gap; padded with spaces so that the data begins at a multiple of 8 bytes.
+// What stands before the data of tensors of these names, shapes and types, which follow one another without a
+// gap; padded with spaces so that the data begins at a multiple of 8 bytes.
 struct TensorHeader {
   std::string name;
   Shape shape;
+  Element element = Element::f32;
 };
 std::string safetensors_header(const std::vector<TensorHeader>& tensors);
 

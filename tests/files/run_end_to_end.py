@@ -22,7 +22,7 @@ EXTRA = sys.argv[3:]
 
 def reference(q, k, v, scale=None, causal=None, window=(-1, -1), softcap=0.0):
     """O, A and LSE of (B, H, S, D) arrays, in float64."""
-    q, k, v = (x.astype(np.float32).astype(np.float64) for x in (q, k, v))
+    q, k, v = (x.astype(np.float64) for x in (q, k, v))
     group = q.shape[1] // k.shape[1]
     k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
     scores = np.einsum("bhid,bhjd->bhij", q, k) * (1 / np.sqrt(q.shape[3]) if scale is None else scale)
@@ -48,11 +48,21 @@ def reference(q, k, v, scale=None, causal=None, window=(-1, -1), softcap=0.0):
     return weights @ v, weights @ np.abs(v), lse
 
 
-def within_gate(got, want, magnitude, kv_len, what):
-    assert got.dtype == np.dtype("<f4"), f"{what}: dtype {got.dtype}"
+# Half the distance from 1 to the next number, and the smallest number, of the types that O is rounded to.
+ROUNDING = {"F16": (2.0**-11, 2.0**-24), "BF16": (2.0**-8, 2.0**-133)}
+
+
+def within_gate(got, want, magnitude, kv_len, what, kind="F32"):
+    """`kind` is the type of O; bf16 values come widened to float32."""
+    stored = {"F32": "<f4", "F16": "<f2", "BF16": "<f4", "F64": "<f8"}[kind]
+    assert got.dtype == np.dtype(stored), f"{what}: dtype {got.dtype}"
     assert got.shape == want.shape, f"{what}: shape {got.shape}, wanted {want.shape}"
-    rtol = max(1e-5, 4 * 2.0**-23 * np.sqrt(kv_len))
+    # Double here has numpy's own errors on top.
+    rtol = 1e-13 if kind == "F64" else max(1e-5, 4 * 2.0**-23 * np.sqrt(kv_len))
     bound = rtol * (magnitude + 2.0**-16 * magnitude.max(axis=-1, keepdims=True, initial=0))
+    if kind in ROUNDING:
+        unit, smallest = ROUNDING[kind]
+        bound = bound + unit * (np.abs(want) + bound) + smallest / 2
     error = np.abs(got.astype(np.float64) - want)
     bad = ~(error <= bound)
     if bad.any():
@@ -96,21 +106,28 @@ def to_rank(x, rank, layout):
     return x if rank == 4 else x[0]
 
 
-def npy_case(q, k, v, rank=4, layout="bshd", dtype="<f4", order="C", options=(), **kind):
+def npy_case(q, k, v, rank=4, layout="bshd", dtype="<f4", order="C", options=(), to_f32=False, **kind):
     what = f"rank {rank} {layout} {dtype} {order} q{q.shape} k{k.shape} {' '.join(options)}"
     q, k, v = (x.astype(dtype) for x in (q, k, v))
+    if dtype != "<f4" and (to_f32 or "cuda" in EXTRA):
+        options = (*options, "--dtype", "f32")
+        to_f32 = True
     for name, x in (("q", q), ("k", k), ("v", v)):
         np.save(f"{name}.npy", np.array(to_rank(x, rank, layout), order=order))
     run("--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--out", "o.npy", "--lse", "lse.npy",
         "--layout", layout, *options)
+    if to_f32:
+        q, k, v = (x.astype("<f4") for x in (q, k, v))
     want, magnitude, lse = reference(q, k, v, **kind)
-    within_gate(np.load("o.npy"), to_rank(want, rank, layout), to_rank(magnitude, rank, layout), k.shape[2], what)
+    own = {"<f4": "F32", "<f2": "F16", "<f8": "F64"}["<f4" if to_f32 else dtype]
+    within_gate(np.load("o.npy"), to_rank(want, rank, layout), to_rank(magnitude, rank, layout), k.shape[2], what, own)
     lse_matches(np.load("lse.npy"), to_rank(lse, rank, layout), what)
 
 
 def group_types(rng):
     for dtype, order in itertools.product(("<f4", "<f2", "<f8"), "CF"):
         npy_case(*arrays(rng, 2, 3, 3, 37, 37, 16, 16), dtype=dtype, order=order)
+        npy_case(*arrays(rng, 2, 3, 3, 37, 37, 16, 16), dtype=dtype, order=order, to_f32=True)
 
 
 def group_ranks(rng):
@@ -204,9 +221,11 @@ def read_safetensors(path):
     (size,) = struct.unpack("<Q", content[:8])
     tensors = {}
     for name, t in json.loads(content[8 : 8 + size]).items():
-        assert t["dtype"] == "F32"
         begin, end = (8 + size + at for at in t["data_offsets"])
-        tensors[name] = np.frombuffer(content[begin:end], "<f4").reshape(t["shape"])
+        stored = {"F32": "<f4", "F16": "<f2", "BF16": "<u2", "F64": "<f8"}[t["dtype"]]
+        tensors[name] = np.frombuffer(content[begin:end], stored).reshape(t["shape"])
+        if t["dtype"] == "BF16":
+            tensors[name] = (tensors[name].astype("<u4") << 16).view("<f4")
     return tensors
 
 
@@ -224,12 +243,101 @@ def group_safetensors(rng):
         files = {name: (dtype, np.ascontiguousarray(to_rank(x, 4, layout))) for name, x in stored.items()}
         files["step"] = ("I64", np.array(7, dtype="<i8"))
         write_safetensors("in.safetensors", files, {"format": "np"})
-        run("--in", "in.safetensors", "--out", "out.safetensors", "--layout", layout, "--causal")
+        on_gpu = "cuda" in EXTRA
+        run("--in", "in.safetensors", "--out", "out.safetensors", "--layout", layout, "--causal", "--dtype",
+            "f32" if on_gpu else "stored", *(() if on_gpu else ("--check",)))
         out = read_safetensors("out.safetensors")
-        want, magnitude, lse = reference(*(values(dtype, stored[n]) for n in "qkv"), causal="bottom-right")
+        given = [values(dtype, stored[n]) for n in "qkv"]
+        if on_gpu:
+            given = [x.astype("<f4") for x in given]
+        want, magnitude, lse = reference(*given, causal="bottom-right")
         what = f"safetensors {dtype} {layout}"
-        within_gate(out["o"], to_rank(want, 4, layout), to_rank(magnitude, 4, layout), 70, what)
+        within_gate(out["o"], to_rank(want, 4, layout), to_rank(magnitude, 4, layout), 70, what,
+                    "F32" if on_gpu else dtype)
         lse_matches(out["lse"], lse, what)
+
+
+def group_forms(rng):
+    """Packed sequences, pages and lengths, each against its sequences one by one."""
+    pairs = [(5, 9), (0, 3), (40, 40), (1, 130), (7, 0)]
+    heads, kv_heads, dim = 4, 2, 16
+    data = [arrays(rng, 1, heads, kv_heads, q, k, dim, 24) for q, k in pairs]
+    cu = lambda lengths, kind: np.cumsum([0, *lengths]).astype(kind)
+    np.save("cu_q.npy", cu([q for q, _ in pairs], "<i4"))
+    np.save("cu_k.npy", cu([k for _, k in pairs], "<i8"))
+    packed = lambda index, kind: np.concatenate([to_rank(x[index], 3, "bshd") for x in data]).astype(kind)
+    page, pages = 8, 60
+    order = list(rng.permutation(pages))
+    table = np.full((len(pairs), 20), -1, dtype="<i4")
+    pools = {n: np.full((pages, page, kv_heads, w), np.nan) for n, w in (("k", dim), ("v", 24))}
+    for b, (_, kv_len) in enumerate(pairs):
+        for first in range(0, kv_len, page):
+            table[b, first // page] = at = order.pop()
+            for name, index in (("k", 1), ("v", 2)):
+                rows = to_rank(data[b][index], 3, "bshd")[first : first + page]
+                pools[name][at, : len(rows)] = rows
+    np.save("table.npy", table)
+    np.save("used.npy", np.array([k for _, k in pairs], dtype="<i4"))
+    for kind, name in (("<f4", "F32"), ("<f2", "F16"), ("<f8", "F64")):
+        np.save("q.npy", packed(0, kind))
+        np.save("k.npy", packed(1, kind))
+        np.save("v.npy", packed(2, kind))
+        np.save("pool_k.npy", pools["k"].astype(kind))
+        np.save("pool_v.npy", pools["v"].astype(kind))
+        forms = {
+            "packed": ("--k", "k.npy", "--v", "v.npy", "--cu-seqlens-k", "cu_k.npy"),
+            "paged": ("--k", "pool_k.npy", "--v", "pool_v.npy", "--cu-seqlens-k", "cu_k.npy", "--page-table", "table.npy"),
+            "paged, lengths": ("--k", "pool_k.npy", "--v", "pool_v.npy", "--page-table", "table.npy", "--seqused", "used.npy"),
+        }
+        for form, options in forms.items():
+            run("--q", "q.npy", *options, "--cu-seqlens-q", "cu_q.npy", "--out", "o.npy", "--lse", "lse.npy", "--causal",
+                "--check")
+            o, lse, at = np.load("o.npy"), np.load("lse.npy"), 0
+            assert o.shape == (sum(q for q, _ in pairs), heads, 24) and lse.shape == (heads, len(o))
+            for b, (query_len, kv_len) in enumerate(pairs):
+                want, magnitude, want_lse = reference(*(x.astype(kind) for x in data[b]), causal="bottom-right")
+                what = f"{form} {name} sequence {b}"
+                within_gate(o[at : at + query_len], to_rank(want, 3, "bshd"), to_rank(magnitude, 3, "bshd"), kv_len + 1,
+                            what, name)
+                lse_matches(lse[:, at : at + query_len], want_lse[0], what)
+                at += query_len
+
+    # A dense cache of which less is used, from .safetensors.
+    q, k, v = arrays(rng, 3, heads, kv_heads, 2, 50, dim, dim)
+    used = [50, 0, 17]
+    for b, length in enumerate(used):
+        k[b, :, length:] = v[b, :, length:] = np.nan
+    files = {n: ("F32", np.ascontiguousarray(to_rank(x.astype("<f4"), 4, "bshd"))) for n, x in zip("qkv", (q, k, v))}
+    write_safetensors("in.safetensors", {**files, "lengths": ("I64", np.array(used, dtype="<i8"))})
+    run("--in", "in.safetensors", "--out", "out.safetensors", "--seqused", "lengths", "--causal", "--check")
+    out = read_safetensors("out.safetensors")
+    for b, length in enumerate(used):
+        one = (q[b : b + 1], k[b : b + 1, :, :length], v[b : b + 1, :, :length])
+        want, magnitude, lse = reference(*(x.astype("<f4") for x in one), causal="bottom-right")
+        within_gate(out["o"][b : b + 1], to_rank(want, 4, "bshd"), to_rank(magnitude, 4, "bshd"), 50, f"seqused {b}")
+        lse_matches(out["lse"][b : b + 1], lse, f"seqused {b}")
+
+    def refused(message, *options, k="k.npy", v="v.npy"):
+        done = run("--q", "q.npy", "--k", k, "--v", v, "--out", "no.npy", *options, expect=2)
+        assert message in done.stderr and done.stderr.count("\n") == 1, done.stderr
+        assert not os.path.exists("no.npy")
+
+    np.save("bad.npy", cu([5, 3], "<i4"))
+    refused("--cu-seqlens-q bad.npy: must end with the number of rows of q, 53, got 8",
+            "--cu-seqlens-q", "bad.npy", "--cu-seqlens-k", "cu_k.npy")
+    np.save("bad.npy", np.array([0, 9, 3, 53], dtype="<i4"))
+    refused("must not decrease, got 3 after 9 at index 2", "--cu-seqlens-q", "bad.npy", "--cu-seqlens-k", "cu_k.npy")
+    np.save("bad.npy", np.array([1, 53], dtype="<i4"))
+    refused("must begin with 0, got 1", "--cu-seqlens-q", "bad.npy", "--cu-seqlens-k", "cu_k.npy")
+    np.save("bad.npy", np.array([0.0, 53.0], dtype="<f4"))
+    refused("dtype is '<f4'; allowed are '<i4' and '<i8'", "--cu-seqlens-q", "bad.npy", "--cu-seqlens-k", "cu_k.npy")
+    refused("needs --cu-seqlens-k", "--cu-seqlens-q", "cu_q.npy")
+    refused("needs --cu-seqlens-q too", "--cu-seqlens-k", "cu_k.npy")
+    table[3, 2] = 60
+    np.save("bad.npy", table)
+    refused("page_table: row 3, column 2 must be at least 0 and below 60, the number of pages, got 60",
+            "--cu-seqlens-q", "cu_q.npy", "--cu-seqlens-k", "cu_k.npy", "--page-table", "bad.npy", k="pool_k.npy",
+            v="pool_v.npy")
 
 
 def group_report(rng):
@@ -237,6 +345,10 @@ def group_report(rng):
     for name, x in (("q", q.astype("<f8")), ("k", k.astype("<f4")), ("v", v.astype("<f2"))):
         np.save(f"{name}.npy", to_rank(x, 3, "bshd"))
     options = ("--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--out", "o.npy", "--lse", "lse.npy")
+    refused = run(*options, expect=2).stderr
+    assert refused == ("runmax: --k k.npy: must have the type of q, got f32 and f64; --dtype f32 computes all of them in "
+                       "FP32\n"), refused
+    options += ("--dtype", "f32")
     done = run(*options, "--json")
     report = json.loads(done.stdout)
     assert report["schema"] == "runmax.run" and report["version"] == 1

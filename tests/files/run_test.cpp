@@ -9,6 +9,7 @@
 #include <iterator>
 #include <locale>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "cli/attention_arrays.hpp"
 #include "cli/run_check.hpp"
@@ -146,8 +147,9 @@ TEST_F(Run, ATypeThatIsNotReadIsNamedWithFileAndArray) {
   EXPECT_EQ(refusal(), "--k k.npy: dtype is '>f4' (big-endian); allowed are '<f4', '<f2' and '<f8'");
 }
 
-TEST_F(Run, ADoubleBeyondFloatIsRefused) {
+TEST_F(Run, ADoubleBeyondFloatIsRefusedWhereF32IsAskedFor) {
   put_qkv({1, 1}, {1, 1}, {1, 1});
+  arguments.dtype = "f32";
   put("v.npy", files::npy_file(1, 0, files::npy_dictionary("<f8", "False", "(1, 1)"),
                                files::raw(std::vector<double>{1e300})));
   EXPECT_EQ(refusal(), "--v v.npy: element (0, 0) is 1e+300, beyond the range of f32 (3.4028235e+38)");
@@ -371,9 +373,16 @@ TEST_P(RunCheckLayout, FindsOneWrongElementWhereItIs) {
   std::vector<float> o(12), lse(12, std::log(2.0f));
   for (std::size_t i = 0; i < 3; ++i)
     for (std::size_t h = 0; h < 4; ++h) o[bshd ? i * 4 + h : h * 3 + i] = h < 2 ? 1 : 5;
-  EXPECT_TRUE(judge_run(planned, facts, GetParam(), q, k, v, {}, o, lse, "again").accepted());
+  const auto judge = [&] {
+    const auto bytes = [](const std::vector<float>& values) {
+      const auto raw = std::as_bytes(std::span(values));
+      return std::vector<std::byte>(raw.begin(), raw.end());
+    };
+    return judge_run(planned, facts, GetParam(), q, k, v, {}, {}, bytes(o), bytes(lse), "again");
+  };
+  EXPECT_TRUE(judge().accepted());
   o[bshd ? 1 * 4 + 2 : 2 * 3 + 1] = 5.01f;
-  const RunVerdict verdict = judge_run(planned, facts, GetParam(), q, k, v, {}, o, lse, "again");
+  const RunVerdict verdict = judge();
   EXPECT_FALSE(verdict.accepted());
   EXPECT_NE(verdict.text().find("hostile gate: FAILED o[0,2,1,0] got 5.01"), std::string::npos)
       << verdict.text();
