@@ -1,4 +1,4 @@
-# Writes apps/lab's build_info.hpp: commit, compiler and kernel source hashes. Runs at every build and touches the
+# Writes apps/measure's build_info.hpp: commit, compiler and kernel source hashes. Runs at every build and touches the
 # file only if something changed.
 #   cmake -DOUTPUT=... -DCOMPILER=... "-DFOLDERS=a;b" [-DCOMMIT=...] -P cmake/BuildInfo.cmake
 include(${CMAKE_CURRENT_LIST_DIR}/KernelHash.cmake)
@@ -29,7 +29,7 @@ file(WRITE ${OUTPUT}.new
 
 #include <array>
 
-namespace runmax::lab {
+namespace runmax::measure {
 
 inline constexpr const char* build_commit = \"${COMMIT}\";
 inline constexpr const char* build_compiler = \"${COMPILER}\";
@@ -42,6 +42,6 @@ struct SourceHash {
 inline constexpr auto source_hashes = std::to_array<SourceHash>({
 ${entries}});
 
-}  // namespace runmax::lab
+}  // namespace runmax::measure
 ")
 execute_process(COMMAND ${CMAKE_COMMAND} -E copy_if_different ${OUTPUT}.new ${OUTPUT})

@@ -86,4 +86,17 @@ struct PageArguments {
 };
 ExitCode page_command(const PageArguments& arguments);
 
+struct BenchArguments {
+  std::vector<std::string> problems;
+  std::string device = "cpu";
+  std::string kernel;                    // names between commas; empty: the plan's own choice
+  std::string simd;                      // an instruction set; empty: the best
+  std::vector<std::int64_t> threads{0};  // 0 is all
+  std::string cache = "both";            // "warm", "cold" or "both"
+  int repeat = 0;                        // rounds; 0 is automatic
+  double time_limit = 20;                // seconds of timing, if the rounds are automatic
+  bool json = false;
+};
+ExitCode bench_command(const BenchArguments& arguments);
+
 }  // namespace runmax::cli

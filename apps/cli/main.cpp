@@ -88,6 +88,7 @@ int main(int argc, char** argv) {
       "  runmax plan b2:hq32:hk8:q1024:k1024:d128:causal    what would run, and with which workspace\n"
       "  runmax check q1024:d64:in=loud                     run it and compare with the reference\n"
       "  runmax run --q q.npy --k k.npy --v v.npy --out o.npy\n"
+      "  runmax bench hq8:q2048:d64                         how fast, beside what this machine can do\n"
       "  runmax list                                        every kernel of this build\n"
       "  runmax page -o runmax.html                         step through it in a browser, and see what was "
       "measured\n"};
@@ -228,6 +229,37 @@ int main(int argc, char** argv) {
   page_app->add_option("-o,--output", page.output, "The file to write")->required();
   page_app->add_option("--record", page.records, "Records to show, one or more files");
   page_app->callback([&] { code = page_command(page); });
+
+  BenchArguments bench;
+  CLI::App* bench_app = add_command(
+      app, "bench", "Time kernels on problems, beside what this machine can do at most",
+      "  runmax bench hq8:q2048:d64 hq8:q2048:d64:causal\n"
+      "  runmax bench q4096:d64 --kernel cpu_online,cpu_naive\n"
+      "  runmax bench hq8:q2048:d128 --threads 1,2 --json > bench.json\n"
+      "  runmax bench hq32:hk8:q1:k32768:d128 --simd AVX2\n\n"
+      "Every kernel is compared with the double-precision reference first; one that a gate rejects is not\n"
+      "timed, and the exit code is 1. Fields of a problem: see `runmax plan --help`. docs/bench.md explains\n"
+      "each figure.");
+  bench_app->add_option("problem", bench.problems, "Problem texts; all are timed in turns")->required();
+  bench_app->add_option("--device", bench.device, "cpu")->capture_default_str();
+  bench_app->add_option("--kernel", bench.kernel, "Kernels of `runmax list`, separated by commas");
+  std::string bench_threads = "0";
+  bench_app->add_option("--threads", bench_threads, "Numbers of threads, separated by commas (0 is all)")
+      ->check(lengths_complaint)
+      ->capture_default_str();
+  bench_app->add_option("--simd", bench.simd,
+                        "Use only this instruction set, in kernels and probes: AVX2, SSE4");
+  bench_app->add_option("--cache", bench.cache, "warm, cold or both")->capture_default_str();
+  bench_app->add_option("--repeat", bench.repeat, "Rounds (0: 15, or what fits in the time limit)")
+      ->capture_default_str();
+  bench_app
+      ->add_option("--time-limit", bench.time_limit, "Seconds of timing after which automatic rounds end")
+      ->capture_default_str();
+  bench_app->add_flag("--json", bench.json, "One JSON object on stdout, schema runmax.bench");
+  bench_app->callback([&] {
+    bench.threads = lengths_of(bench_threads);
+    code = bench_command(bench);
+  });
 
   try {
     app.parse(argc, argv);

@@ -7,16 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "lab/memory.hpp"
-#include "lab/sampling.hpp"
+#include "measure/cache_state.hpp"
+#include "measure/memory.hpp"
+#include "measure/sampling.hpp"
 #include "runmax/runmax.hpp"
 
 namespace runmax::lab {
 
-// cold: caches hold nothing of the path's memory when the clock starts. warm: the path ran just before.
-enum class CacheState { cold, warm };
-
-std::string_view cache_name(CacheState cache);
+// Samples, memory, tables: what every command that measures speaks of.
+using namespace measure;
 
 // What the device can do at most, measured in this run. Rates are per second, times in milliseconds.
 struct MachineLimits {

@@ -3,8 +3,8 @@
 #include <chrono>
 
 #include "lab/bench.hpp"
-#include "lab/cpu_cache.hpp"
-#include "lab/cpu_probes.hpp"
+#include "measure/cpu_cache.hpp"
+#include "measure/cpu_probes.hpp"
 
 namespace runmax::lab {
 namespace {
@@ -69,8 +69,6 @@ class CpuBench final : public Bench {
 };
 
 }  // namespace
-
-std::string_view cache_name(CacheState cache) { return cache == CacheState::cold ? "cold" : "warm"; }
 
 std::unique_ptr<Bench> make_cpu_bench(const DeviceFacts& facts, int threads) {
   return std::make_unique<CpuBench>(facts, threads);

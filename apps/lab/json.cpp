@@ -1,7 +1,6 @@
 // The report as JSON, schema "runmax.lab".
 #include <nlohmann/json.hpp>
 
-#include "lab/build_info.hpp"
 #include "lab/report.hpp"
 #include "runmax/version.hpp"
 
@@ -88,8 +87,8 @@ std::string report_json(const Report& report) {
   json["schema"] = "runmax.lab";
   json["version"] = 1;
   json["runmax"] = version();
-  json["commit"] = build_commit;
-  json["compiler"] = build_compiler;
+  json["commit"] = commit();
+  json["compiler"] = compiler();
   json["date"] = report.date;
   json["seed"] = report.seed;
   json["device"] = device_json(report);

@@ -3,17 +3,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 
 #include "cli/commands.hpp"
 #include "cli/device_choice.hpp"
 #include "cli/output.hpp"
+#include "cli/stage_progress.hpp"
 #include "files/output_files.hpp"
 #include "lab/bench.hpp"
-#include "lab/build_info.hpp"
 #include "lab/gpu/resources.hpp"
 #include "lab/pitfalls.hpp"
 #include "lab/report.hpp"
@@ -30,53 +28,12 @@ using cli::LabArguments;
 // N = 2^22 is 32 times the lesson's longest; beyond it one operand of the reference would not fit anywhere.
 constexpr std::int64_t max_len = std::int64_t{1} << 22;
 
-std::string now_utc() {
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
-}
-
-// Kernels and their leaf folders share a word: cuda_hopper lies in src/kernels/forward/hopper,
-// cpu_lesson_online in src/kernels/lesson. The last such word of the name decides.
-const SourceHash* sources_of(std::string kernel) {
-  while (!kernel.empty()) {
-    const std::size_t underscore = kernel.rfind('_');
-    const std::string word = underscore == std::string::npos ? kernel : kernel.substr(underscore + 1);
-    for (const SourceHash& hash : source_hashes)
-      if (std::string_view(hash.folder).ends_with("/" + word)) return &hash;
-    kernel.resize(underscore == std::string::npos ? 0 : underscore);
-  }
-  return nullptr;
-}
-
 std::vector<KernelSources> sources_of(const std::vector<PathResult>& results) {
-  std::vector<KernelSources> sources;
-  for (const PathResult& result : results) {
-    const SourceHash* hash = result.ran() ? sources_of(result.kernel) : nullptr;
-    const auto same = [&](const KernelSources& s) { return s.folder == hash->folder; };
-    if (hash && std::none_of(sources.begin(), sources.end(), same))
-      sources.push_back({hash->folder, hash->sha256});
-  }
-  return sources;
+  std::vector<std::string> kernels;
+  for (const PathResult& result : results)
+    if (result.ran()) kernels.push_back(result.kernel);
+  return measure::sources_of(kernels);
 }
-
-// Progress on stderr: one line that is overwritten on a terminal, one line a stage elsewhere.
-class Progress {
- public:
-  void operator()(const std::string& stage) {
-    cli::print_aside(terminal_ ? "\r\x1b[K" + stage + " ..." : stage + "\n");
-  }
-  // Removes the line, so that a section does not start behind it.
-  void clear() const {
-    if (terminal_) cli::print_aside("\r\x1b[K");
-  }
-
- private:
-  bool terminal_ = isatty(STDERR_FILENO) != 0;
-};
 
 bool wants_color(const LabArguments& arguments) {
   const char* no_color = std::getenv("NO_COLOR");
@@ -115,7 +72,7 @@ ExitCode run_lab(const LabArguments& arguments) {
   Result<cli::DeviceChoice> choice = cli::choose_device(arguments.device);
   if (!choice.ok()) return complain(choice.status());
 
-  Progress progress;
+  cli::StageProgress progress;
   const TextStyle style{wants_color(arguments)};
   Report report;
   report.device = choice.value().facts;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "lab/units.hpp"
+#include "measure/units.hpp"
 
 namespace runmax::lab {
 namespace {

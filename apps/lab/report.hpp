@@ -11,6 +11,7 @@
 #include "lesson/costs.hpp"
 #include "lesson/occupancy.hpp"
 #include "lesson/predictions.hpp"
+#include "measure/provenance.hpp"
 #include "runmax/runmax.hpp"
 
 namespace runmax::lab {
@@ -69,12 +70,6 @@ struct Pitfall {
   std::optional<bool> shown;  // whether the figures show the harm; nothing if the mistake cannot be made here
   std::string figures;
   std::string meaning;
-};
-
-// SHA-256 over the sources of the kernels that were measured.
-struct KernelSources {
-  std::string folder;
-  std::string sha256;
 };
 
 struct Report {

@@ -11,7 +11,7 @@
 
 #include "gate/gate.hpp"
 #include "lab/data.hpp"
-#include "lab/units.hpp"
+#include "measure/units.hpp"
 #include "runmax/runmax.hpp"
 
 namespace runmax::lab {

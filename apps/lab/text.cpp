@@ -2,10 +2,10 @@
 #include <fmt/core.h>
 
 #include "gate/gate.hpp"
-#include "lab/paragraph.hpp"
 #include "lab/report.hpp"
-#include "lab/table.hpp"
-#include "lab/units.hpp"
+#include "measure/paragraph.hpp"
+#include "measure/table.hpp"
+#include "measure/units.hpp"
 
 namespace runmax::lab {
 namespace {

@@ -5,12 +5,12 @@
 #include <cmath>
 #include <cstring>
 
-#include "lab/cpu_cache.hpp"
 #include "lab/data.hpp"
-#include "lab/fma_loop.hpp"
-#include "lab/memory.hpp"
 #include "lab/report.hpp"
-#include "lab/sampling.hpp"
+#include "measure/cpu_cache.hpp"
+#include "measure/fma_loop.hpp"
+#include "measure/memory.hpp"
+#include "measure/sampling.hpp"
 
 namespace runmax::lab {
 namespace {

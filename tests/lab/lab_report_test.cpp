@@ -7,7 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "lab/paragraph.hpp"
+#include "measure/paragraph.hpp"
 
 namespace runmax::lab {
 namespace {

@@ -57,6 +57,9 @@ RULES = {
     "apps/cli/main.cpp": ([PUBLIC, "apps/"], ["cli"]),
     "apps/cli/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/"], ["fmt", "json", "system"]),
     "apps/check/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/"], ["fmt", "system"]),
+    "apps/measure/": ([PUBLIC, "lesson/statistics.hpp", "src/runtime/"],
+                      ["fmt", "highway", "tbb", "system"]),  # it measures the machine itself
+    "apps/bench/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/"], ["fmt", "json", "highway", "system"]),
     "apps/lab/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/", "lesson/", "src/kernels/lesson/", LEAF_HOST],
                   ["fmt", "json", "highway", "tbb", "intrinsics", "system"]),  # it measures the machine itself
     "apps/page/": ([PUBLIC, "apps/"], ["fmt", "json"]),
@@ -79,7 +82,7 @@ SELF_CONTAINED = "include/runmax/online_softmax.hpp"
 INCLUDE_PATHS = ["include", "src", "apps", "", "tests"]
 
 # Headers that CMake writes into the build directory.
-GENERATED = {"lab/build_info.hpp"}
+GENERATED = {"measure/build_info.hpp"}
 
 # CUDA host calls belong to the runtime, to kernels' launch code and to the lab's probes.
 CUDA_CALL = re.compile(r"\bcu(da)?[A-Z]\w+\s*\(")

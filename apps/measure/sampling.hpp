@@ -6,7 +6,7 @@
 #include "lesson/statistics.hpp"
 #include "runmax/status.hpp"
 
-namespace runmax::lab {
+namespace runmax::measure {
 
 using lesson::summarize;
 using lesson::Summary;
@@ -26,4 +26,4 @@ bool enough(const SamplingRule& rule, int samples, double total_ms);
 // Repeats `sample`, which returns milliseconds, until the rule is met. The first error ends it.
 Result<Summary> repeat(const SamplingRule& rule, const std::function<Result<double>()>& sample);
 
-}  // namespace runmax::lab
+}  // namespace runmax::measure

@@ -8,7 +8,7 @@
 
 #include "runmax/runmax.hpp"
 
-namespace runmax::lab {
+namespace runmax::measure {
 
 // Bytes held at once, and the most that ever were.
 class MemoryLedger {
@@ -72,4 +72,4 @@ class SystemMemoryWatch {
   std::optional<std::int64_t> before_;
 };
 
-}  // namespace runmax::lab
+}  // namespace runmax::measure

@@ -1,4 +1,4 @@
-#include "lab/cpu_cache.hpp"
+#include "measure/cpu_cache.hpp"
 
 #include <hwy/cache_control.h>
 
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-namespace runmax::lab {
+namespace runmax::measure {
 
 std::int64_t last_level_cache_bytes() {
   std::int64_t largest = 0;
@@ -31,4 +31,4 @@ void flush_lines(const void* data, std::size_t bytes) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-}  // namespace runmax::lab
+}  // namespace runmax::measure

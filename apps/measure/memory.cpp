@@ -1,4 +1,4 @@
-#include "lab/memory.hpp"
+#include "measure/memory.hpp"
 
 #include <sys/mman.h>
 
@@ -8,7 +8,7 @@
 
 #include "runtime/cuda_runtime.hpp"
 
-namespace runmax::lab {
+namespace runmax::measure {
 namespace {
 
 // A field of /proc/self/status in bytes ("VmHWM", "VmRSS").
@@ -92,4 +92,4 @@ std::optional<std::int64_t> SystemMemoryWatch::rise() const {
   return peak ? std::optional(*peak - *before_) : std::nullopt;
 }
 
-}  // namespace runmax::lab
+}  // namespace runmax::measure

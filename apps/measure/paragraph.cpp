@@ -1,16 +1,15 @@
-#include "lab/paragraph.hpp"
+#include "measure/paragraph.hpp"
 
 #include <sstream>
 
-namespace runmax::lab {
+namespace runmax::measure {
 
-std::string paragraph(const std::string& words, std::size_t indent) {
-  constexpr std::size_t width = 110;
+std::string paragraph(const std::string& words, std::size_t indent, std::size_t columns) {
   const std::string margin(indent, ' ');
   std::istringstream stream(words);
   std::string text, line;
   for (std::string word; stream >> word;) {
-    if (!line.empty() && indent + line.size() + 1 + word.size() > width) {
+    if (!line.empty() && indent + line.size() + 1 + word.size() > columns) {
       text += margin + line + "\n";
       line.clear();
     }
@@ -19,4 +18,4 @@ std::string paragraph(const std::string& words, std::size_t indent) {
   return line.empty() ? text : text + margin + line + "\n";
 }
 
-}  // namespace runmax::lab
+}  // namespace runmax::measure

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace runmax::lab {
+namespace runmax::measure {
 
 struct FmaWork {
   double flops = 0;
@@ -13,4 +13,4 @@ struct FmaWork {
 // Runs `rounds` rounds on the calling thread.
 FmaWork fma_loop(std::int64_t rounds);
 
-}  // namespace runmax::lab
+}  // namespace runmax::measure

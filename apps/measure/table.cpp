@@ -1,8 +1,8 @@
-#include "lab/table.hpp"
+#include "measure/table.hpp"
 
 #include <algorithm>
 
-namespace runmax::lab {
+namespace runmax::measure {
 namespace {
 
 // Columns on the screen: bytes that do not continue a UTF-8 character.
@@ -33,4 +33,4 @@ std::string Table::text(std::size_t word_columns) const {
   return text;
 }
 
-}  // namespace runmax::lab
+}  // namespace runmax::measure

@@ -1,9 +1,9 @@
-#include "lab/sampling.hpp"
+#include "measure/sampling.hpp"
 
 #include <utility>
 #include <vector>
 
-namespace runmax::lab {
+namespace runmax::measure {
 
 bool enough(const SamplingRule& rule, int samples, double total_ms) {
   if (samples == 0) return false;
@@ -25,4 +25,4 @@ Result<Summary> repeat(const SamplingRule& rule, const std::function<Result<doub
   return summarize(std::move(samples));
 }
 
-}  // namespace runmax::lab
+}  // namespace runmax::measure

@@ -1,10 +1,10 @@
-#include "lab/units.hpp"
+#include "measure/units.hpp"
 
 #include <fmt/core.h>
 
 #include <cmath>
 
-namespace runmax::lab {
+namespace runmax::measure {
 
 std::string bytes_text(std::int64_t bytes) {
   const auto count = static_cast<double>(bytes);
@@ -18,4 +18,4 @@ std::string rate_text(double per_second, const char* unit) {
   return fmt::format("{:.1f} G{}", per_second * 1e-9, unit);
 }
 
-}  // namespace runmax::lab
+}  // namespace runmax::measure

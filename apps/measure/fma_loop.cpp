@@ -1,13 +1,13 @@
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "lab/fma_loop.cpp"
+#define HWY_TARGET_INCLUDE "measure/fma_loop.cpp"
 #include <hwy/foreach_target.h>
 // foreach_target must come first: it includes this file once per instruction set.
 #include <hwy/highway.h>
 
-#include "lab/fma_loop.hpp"
+#include "measure/fma_loop.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace runmax::lab {
+namespace runmax::measure {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -43,15 +43,15 @@ FmaWork run_fma_loop(std::int64_t rounds) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace runmax::lab
+}  // namespace runmax::measure
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace runmax::lab {
+namespace runmax::measure {
 
 HWY_EXPORT(run_fma_loop);
 
 FmaWork fma_loop(std::int64_t rounds) { return HWY_DYNAMIC_DISPATCH(run_fma_loop)(rounds); }
 
-}  // namespace runmax::lab
+}  // namespace runmax::measure
 #endif

@@ -1,4 +1,4 @@
-#include "lab/cpu_probes.hpp"
+#include "measure/cpu_probes.hpp"
 
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/task_arena.h>
@@ -13,10 +13,11 @@
 #include <thread>
 #include <vector>
 
-#include "lab/fma_loop.hpp"
-#include "lab/memory.hpp"
+#include "measure/cpu_cache.hpp"
+#include "measure/fma_loop.hpp"
+#include "measure/read_loop.hpp"
 
-namespace runmax::lab {
+namespace runmax::measure {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -65,35 +66,75 @@ Result<CopyProbe> CopyProbe::make(std::size_t bytes) {
 }
 
 Summary CopyProbe::rate(int threads) const {
+  const SamplingRule rule{
+      .enough_samples = 5, .enough_ms = 100, .least_samples = 3, .patience_ms = 300, .limit_ms = 3000};
+  std::vector<double> rates;
+  double total_ms = 0;
+  while (!enough(rule, static_cast<int>(rates.size()), total_ms)) {
+    const Clock::time_point begin = Clock::now();
+    rates.push_back(sample(threads));
+    total_ms += seconds_between(begin, Clock::now()) * 1e3;
+  }
+  return summarize(std::move(rates));
+}
+
+double CopyProbe::sample(int threads) const {
   const std::size_t bytes = from_.bytes();
   const char* source = static_cast<const char*>(from_.data());
   char* target = static_cast<char*>(to_.data());
   const std::size_t part = bytes / static_cast<std::size_t>(threads);
   // Small sets are copied often enough that starting threads does not count.
   const std::size_t rounds = std::max<std::size_t>(1, (std::size_t{256} << 20) / bytes);
-  const SamplingRule rule{
-      .enough_samples = 5, .enough_ms = 100, .least_samples = 3, .patience_ms = 300, .limit_ms = 3000};
-  std::vector<double> rates;
-  double total_ms = 0;
-  while (!enough(rule, static_cast<int>(rates.size()), total_ms)) {
-    const double seconds = run_together(threads, [&](int t) {
-      const std::size_t at = part * static_cast<std::size_t>(t);
-      for (std::size_t round = 0; round < rounds; ++round) {
-        std::memcpy(target + at, source + at, part);
-        // The copy must happen each time: the compiler may not see that memory is unchanged.
-        asm volatile("" : : "r"(target + at) : "memory");
-      }
-    });
-    total_ms += seconds * 1e3;
-    rates.push_back(2.0 * static_cast<double>(part) * static_cast<double>(threads) *
-                    static_cast<double>(rounds) / seconds);
-  }
-  return summarize(std::move(rates));
+  const double seconds = run_together(threads, [&](int t) {
+    const std::size_t at = part * static_cast<std::size_t>(t);
+    for (std::size_t round = 0; round < rounds; ++round) {
+      std::memcpy(target + at, source + at, part);
+      // The copy must happen each time: the compiler may not see that memory is unchanged.
+      asm volatile("" : : "r"(target + at) : "memory");
+    }
+  });
+  return 2.0 * static_cast<double>(part) * static_cast<double>(threads) * static_cast<double>(rounds) /
+         seconds;
 }
 
-double cpu_fma_rate(int threads) {
+Result<ReadProbe> ReadProbe::make(std::size_t bytes) {
+  ReadProbe probe;
+  probe.ledger_ = std::make_unique<MemoryLedger>();
+  Result<Buffer> buffer = Buffer::allocate({}, bytes, *probe.ledger_);
+  if (!buffer.ok()) return buffer.status();
+  probe.buffer_ = std::move(buffer.value());
+  std::memset(probe.buffer_.data(), 0, bytes);
+  return probe;
+}
+
+double ReadProbe::sample(int threads, CacheState cache) const {
+  if (cache == CacheState::cold) {
+    double best = 0;
+    for (const bool prefetch : {false, true}) {
+      flush_lines(buffer_.data(), buffer_.bytes());
+      best = std::max(best, pass(threads, prefetch, 1));
+    }
+    return best;
+  }
+  // Small sets are read often enough that starting threads does not count.
+  const std::size_t rounds = std::max<std::size_t>(1, (std::size_t{32} << 20) / buffer_.bytes());
+  pass(threads, false, 1);
+  return std::max(pass(threads, false, rounds), pass(threads, true, rounds));
+}
+
+double ReadProbe::pass(int threads, bool prefetch, std::size_t rounds) const {
+  const std::size_t floats = buffer_.bytes() / sizeof(float);
+  const std::size_t part = floats / static_cast<std::size_t>(threads);
+  const double seconds = run_together(threads, [&](int t) {
+    const float* const data = buffer_.floats() + part * static_cast<std::size_t>(t);
+    for (std::size_t round = 0; round < rounds; ++round) keep(read_loop(data, part, prefetch));
+  });
+  return static_cast<double>(part * sizeof(float)) * static_cast<double>(threads) *
+         static_cast<double>(rounds) / seconds;
+}
+
+double cpu_fma_rate(int threads, FmaEffort effort) {
   constexpr double piece_seconds = 2e-4;
-  constexpr int pieces = 100;
   std::int64_t rounds = 256;
   for (;; rounds *= 2) {
     const Clock::time_point begin = Clock::now();
@@ -101,11 +142,11 @@ double cpu_fma_rate(int threads) {
     if (seconds_between(begin, Clock::now()) > piece_seconds) break;
   }
   double best = 0;
-  for (int trial = 0; trial < 3; ++trial) {
+  for (int trial = 0; trial < effort.trials; ++trial) {
     std::vector<double> rates(static_cast<std::size_t>(threads));
     run_together(threads, [&](int t) {
       std::vector<double> samples;
-      for (int piece = 0; piece < pieces; ++piece) {
+      for (int piece = 0; piece < effort.pieces; ++piece) {
         const Clock::time_point begin = Clock::now();
         const FmaWork work = fma_loop(rounds);
         samples.push_back(work.flops / seconds_between(begin, Clock::now()));
@@ -148,4 +189,4 @@ Summary cpu_empty_loop_ms(int threads) {
   return summarize(std::move(samples));
 }
 
-}  // namespace runmax::lab
+}  // namespace runmax::measure

@@ -1,0 +1,30 @@
+// Runs a bench: verifies every implementation, then times all of them in turns.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/report.hpp"
+#include "bench/workload.hpp"
+
+namespace runmax::bench {
+
+struct SessionOptions {
+  DeviceFacts facts;
+  std::vector<std::string> kernels;  // "" is the plan's own choice
+  std::vector<int> threads;          // at least 1 each
+  std::vector<measure::CacheState> caches{measure::CacheState::warm, measure::CacheState::cold};
+  int rounds = 0;               // 0: 15, or as many as fit in the time limit, at least 3
+  double time_limit_s = 20;     // of timing
+  std::int64_t copy_bytes = 0;  // of each buffer of the copy probe; 0: the last cache's size
+  // Implementations to time besides the kernels, on the same inputs; may be empty.
+  std::function<Result<std::vector<std::unique_ptr<Contender>>>(const Workload&)> others = {};
+  std::function<void(const std::string&)> progress = [](const std::string&) {};
+};
+
+// A status only if the machine fails, or nothing serves a problem; what a gate rejects is in the report.
+Result<Report> run_session(const std::vector<Problem>& problems, const SessionOptions& options);
+
+}  // namespace runmax::bench

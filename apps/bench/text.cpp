@@ -1,0 +1,119 @@
+// The report of a bench as text.
+#include <fmt/core.h>
+
+#include "bench/report.hpp"
+#include "measure/paragraph.hpp"
+#include "measure/table.hpp"
+#include "measure/units.hpp"
+
+namespace runmax::bench {
+namespace {
+
+using measure::CacheState;
+using measure::rate_text;
+
+constexpr std::size_t columns = 98;
+
+std::string threads_text(int threads) { return fmt::format("{} thread{}", threads, threads == 1 ? "" : "s"); }
+
+std::string time_text(const Timing& timing) {
+  const measure::Summary time = timing.time();
+  const double us = time.median * 1e6;
+  return fmt::format("{} ± {:.1f} %",
+                     us < 1000 ? fmt::format("{:.1f} us", us) : fmt::format("{:.3f} ms", us * 1e-3),
+                     100 * time.spread);
+}
+
+std::string limits_text(const Report& report) {
+  std::string text = "limits, measured in turns with the rest:\n";
+  for (const Scaling& s : report.limits.scaling) {
+    text += fmt::format("  FMA on {}: {}", threads_text(s.threads), rate_text(s.all_threads, "FLOP/s"));
+    if (s.threads > 1) {
+      text += fmt::format(", {:.2f} x one thread", s.factor());
+      if (!s.holds())
+        text +=
+            fmt::format("\n    does not scale in {} tries: threads share a core, or others use it", s.tries);
+    }
+    text += "\n";
+  }
+  if (report.limits.copy_rate.samples > 0)
+    text +=
+        fmt::format("  copy of {}: {}, read plus written\n", measure::bytes_text(report.limits.copy_bytes),
+                    rate_text(report.limits.copy_rate.median, "B/s"));
+  return text;
+}
+
+std::string entry_note(const Entry& entry) {
+  if (entry.outcome == Outcome::ok) return "";
+  std::string note = measure::paragraph(
+      fmt::format("{}: {}: {}", entry.identity.kernel, outcome_name(entry.outcome), entry.reason), 4,
+      columns);
+  if (entry.outcome == Outcome::rejected && !entry.repeat.empty())
+    note += "      repeat: " + entry.repeat + "\n";
+  return note;
+}
+
+std::string problem_text(const Report& report, std::size_t at) {
+  const Problem& problem = report.problems[at];
+  std::string text = fmt::format("{}: {:.4g} GFLOP, {}", to_text(problem), forward_flops(problem) * 1e-9,
+                                 measure::bytes_text(static_cast<std::int64_t>(minimum_bytes(problem))));
+  for (const CacheState cache : {CacheState::warm, CacheState::cold})
+    if (const measure::Summary* read = report.limits.read(at, cache))
+      text += fmt::format("; reads {} at {}", measure::cache_name(cache), rate_text(read->median, "B/s"));
+  text += "\n";
+  measure::Table table({"kernel", "thr", "cache", "time", "GFLOP/s", "GB/s", "share", "of", "gate", "ratio"});
+  const Entry* first = nullptr;
+  std::string notes;
+  for (const Entry& entry : report.entries) {
+    if (entry.problem != at) continue;
+    notes += entry_note(entry);
+    const std::string name =
+        entry.identity.implementation == "runmax" ? entry.identity.kernel : entry.identity.implementation;
+    if (!entry.timed()) {
+      table.add({name, std::to_string(entry.identity.threads), std::string(outcome_name(entry.outcome))});
+      continue;
+    }
+    if (!first) first = &entry;
+    bool named = false;
+    for (const CacheState cache : {CacheState::warm, CacheState::cold}) {
+      const Timing& timing = entry.timing(cache);
+      if (timing.seconds.empty()) continue;
+      const double seconds = timing.time().median;
+      const auto ratio = paired_ratio(timing, first->timing(cache));
+      table.add({named ? "" : name, named ? "" : std::to_string(entry.identity.threads),
+                 std::string(measure::cache_name(cache)), time_text(timing),
+                 fmt::format("{:.1f}", forward_flops(problem) / seconds * 1e-9),
+                 fmt::format("{:.2f}", minimum_bytes(problem) / seconds * 1e-9),
+                 fmt::format("{:.3f}", timing.share()), std::string(limit_name(timing.limit())),
+                 named ? "" : fmt::format("{:.4f}", entry.gate_fraction),
+                 &entry == first || !ratio ? "" : fmt::format("{:.3f}", ratio->median)});
+      named = true;
+    }
+    if (entry.shared_core_samples > 0)
+      notes += fmt::format("    {} on {}: beside {} of {} samples the FMA peak did not scale\n", name,
+                           threads_text(entry.identity.threads), entry.shared_core_samples, report.rounds);
+  }
+  return text + table.text(1) + notes;
+}
+
+}  // namespace
+
+std::string text(const Report& report) {
+  std::string text = fmt::format("{}, {}, commit {}, {}\n", report.device.name, report.device.simd,
+                                 measure::commit(), measure::compiler());
+  text += measure::paragraph(fmt::format("flops = {}", forward_flops_formula()), 0, columns);
+  text += measure::paragraph(fmt::format("bytes = {}", minimum_bytes_formula()), 0, columns);
+  text += limits_text(report) + "\n";
+  for (std::size_t at = 0; at < report.problems.size(); ++at) text += problem_text(report, at) + "\n";
+  text += measure::paragraph(
+      fmt::format(
+          "time: median of {} rounds ± half of the interquartile range. share: of the limit named behind it, "
+          "measured beside each sample. gate: largest error over what the {} allows. ratio: time over the "
+          "first line's, round by round.",
+          report.rounds, report.entries.empty() ? "gate" : report.entries.front().gate),
+      0, columns);
+  if (!report.passed()) text += "FAILED\n";
+  return text;
+}
+
+}  // namespace runmax::bench

@@ -1,0 +1,78 @@
+// `runmax bench PROBLEM...`: verifies, then times, with what the machine can do measured in the same run.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "bench/session.hpp"
+#include "bench/simd.hpp"
+#include "cli/commands.hpp"
+#include "cli/device_choice.hpp"
+#include "cli/output.hpp"
+#include "cli/stage_progress.hpp"
+
+namespace runmax::cli {
+namespace {
+
+// The pieces between commas; one empty piece for an empty text.
+std::vector<std::string> pieces_of(const std::string& text) {
+  std::vector<std::string> pieces;
+  for (std::size_t begin = 0;;) {
+    const std::size_t comma = std::min(text.find(',', begin), text.size());
+    pieces.push_back(text.substr(begin, comma - begin));
+    if (comma == text.size()) return pieces;
+    begin = comma + 1;
+  }
+}
+
+}  // namespace
+
+ExitCode bench_command(const BenchArguments& arguments) {
+  std::vector<Problem> problems;
+  for (const std::string& text : arguments.problems) {
+    Result<Problem> problem = parse_problem(text);
+    if (!problem.ok()) return complain(problem.status());
+    if (Status status = validate(problem.value()); !status.ok()) return complain(status);
+    problems.push_back(std::move(problem).value());
+  }
+  if (arguments.device != "cpu")
+    return complain(ExitCode::bad_input,
+                    "--device: bench measures the CPU alone so far, got '" + arguments.device + "'");
+  const bool warm = arguments.cache != "cold", cold = arguments.cache != "warm";
+  if (warm && cold && arguments.cache != "both")
+    return complain(ExitCode::bad_input, "--cache: is warm, cold or both, got '" + arguments.cache + "'");
+  if (arguments.repeat < 0)
+    return complain(ExitCode::bad_input,
+                    fmt::format("--repeat: must be at least 0 (0 is automatic), got {}", arguments.repeat));
+  if (!(arguments.time_limit > 0))
+    return complain(ExitCode::bad_input,
+                    fmt::format("--time-limit: must be above 0 seconds, got {}", arguments.time_limit));
+  if (!arguments.simd.empty())
+    if (Status status = bench::force_simd(arguments.simd); !status.ok()) return complain(status);
+  Result<DeviceChoice> device = choose_device(arguments.device);
+  if (!device.ok()) return complain(device.status());
+
+  StageProgress progress;
+  bench::SessionOptions options;
+  options.facts = device.value().facts;
+  options.kernels = pieces_of(arguments.kernel);
+  options.caches.clear();
+  if (warm) options.caches.push_back(measure::CacheState::warm);
+  if (cold) options.caches.push_back(measure::CacheState::cold);
+  options.rounds = arguments.repeat;
+  options.time_limit_s = arguments.time_limit;
+  options.progress = [&](const std::string& stage) { progress(stage); };
+  for (const std::int64_t threads : arguments.threads) {
+    if (threads < 0 || threads > options.facts.threads)
+      return complain(ExitCode::bad_input,
+                      fmt::format("--threads: must be in [0, {}] on this machine (0 is all), got {}",
+                                  options.facts.threads, threads));
+    options.threads.push_back(threads == 0 ? options.facts.threads : static_cast<int>(threads));
+  }
+  Result<bench::Report> report = bench::run_session(problems, options);
+  progress.clear();
+  if (!report.ok()) return complain(report.status());
+  print_result(arguments.json ? bench::json(report.value()) : bench::text(report.value()));
+  return report.value().passed() ? ExitCode::done : ExitCode::rejected;
+}
+
+}  // namespace runmax::cli

@@ -1,0 +1,138 @@
+"""Runs `runmax bench` and holds it to its interface: bench_program.py CLAIM PROGRAM."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+program = sys.argv[2]
+
+
+def run(*arguments, ok=(0,)):
+    done = subprocess.run([program, "bench", *arguments], capture_output=True, text=True,
+                          env={**os.environ, "NO_COLOR": ""}, check=False)
+    assert done.returncode in ok, f"exit code {done.returncode}, wanted one of {ok}: {done.stderr}"
+    return done
+
+
+def bench_json(*arguments):
+    return json.loads(run("--json", "--repeat", "3", *arguments).stdout)
+
+
+NUMBER = (int, float)
+KEYS = {
+    "schema": str, "version": int, "runmax": str, "commit": str, "compiler": str, "date": str, "machine": dict,
+    "method": str, "flops_formula": str, "bytes_formula": str, "rounds": int, "seconds": NUMBER, "limits": dict,
+    "kernel_sources": list, "results": list, "passed": bool,
+}
+RESULT_KEYS = {
+    "problem": str, "pass": str, "implementation": str, "kernel": str, "computed_as": str, "threads": int,
+    "cache": str, "status": str, "reason": str, "gate": str, "gate_fraction": NUMBER, "flops": NUMBER,
+    "bytes": NUMBER, "time_us": NUMBER, "spread": NUMBER, "fastest_us": NUMBER, "tflops": NUMBER,
+    "bytes_per_s": NUMBER, "limit": str, "share_of_limit": NUMBER, "best_share_of_limit": NUMBER,
+    "samples_us": list, "time_over_first": NUMBER, "repeat": str,
+}
+
+
+def check_keys(where, value, keys):
+    for key, kind in keys.items():
+        assert key in value, f"{where}: no key {key}"
+        assert isinstance(value[key], kind), f"{where}.{key}: {value[key]!r} is no {kind}"
+
+
+def claim_json():
+    record = bench_json("q300:d64:causal", "--threads", "1")
+    check_keys("record", record, KEYS)
+    assert record["schema"] == "runmax.bench" and record["version"] == 1
+    assert record["rounds"] == 3 and record["passed"] is True
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", record["date"])
+    assert record["machine"]["kind"] == "cpu" and record["machine"]["simd"]
+    assert [s["folder"] for s in record["kernel_sources"]] == ["src/kernels/forward/cpu"]
+    assert all(len(s["sha256"]) == 64 for s in record["kernel_sources"])
+    assert [r["cache"] for r in record["results"]] == ["warm", "cold"]
+    for r in record["results"]:
+        check_keys(r["cache"], r, RESULT_KEYS)
+        assert r["problem"] == "q300:d64:causal" and r["kernel"] == "cpu_online"
+        assert r["status"] == "ok" and 0 < r["gate_fraction"] < 1
+        assert r["flops"] == 2 * (300 * 301 / 2) * 128, "flops are those of the visible keys"
+        assert r["bytes"] == 4 * 128 * 600 + 4 * 300
+        assert len(r["samples_us"]) == 3 and 0 < r["fastest_us"] <= r["time_us"] <= max(r["samples_us"])
+        assert abs(r["tflops"] - r["flops"] / r["time_us"] * 1e-6) < 1e-9
+        assert abs(r["bytes_per_s"] / (r["bytes"] / r["time_us"] * 1e6) - 1) < 1e-9
+        assert 0 < r["share_of_limit"] <= r["best_share_of_limit"]
+        assert r["share_of_limit"] <= 1
+        assert r["repeat"].startswith("runmax check q300:d64:causal ")
+    assert record["limits"]["fma"][0]["flops_per_s"] > 1e9
+    assert {r["cache"] for r in record["limits"]["read"]} == {"warm", "cold"}
+    assert all(r["bytes_per_s"] > 0 for r in record["limits"]["read"])
+    assert record["limits"]["copy_bytes_per_s"] > 0
+
+
+def claim_turns():
+    """Every problem with every kernel and number of threads, each against the first of its problem."""
+    record = bench_json("q64:d64", "hq2:q100:d32", "--kernel", "cpu_naive,cpu_online", "--threads", "1,0", "--cache",
+                        "warm")
+    cells = [(r["problem"], r["kernel"], r["threads"]) for r in record["results"]]
+    every = record["machine"]["threads"]
+    assert cells == [(p, k, t) for p in ("q64:d64", "h2:q100:d32") for k in ("cpu_naive", "cpu_online")
+                     for t in (1, every)], cells
+    assert [r["time_over_first"] for r in record["results"] if (r["kernel"], r["threads"]) == ("cpu_naive", 1)][0] == 1
+    assert all(r["cache"] == "warm" and r["time_over_first"] > 0 for r in record["results"])
+    assert [s["threads"] for s in record["limits"]["fma"]] == sorted({1, every})
+    for s in record["limits"]["fma"]:
+        check_keys("fma", s, {"flops_per_s": NUMBER, "one_thread_flops_per_s": NUMBER, "scaling": NUMBER,
+                              "scales": bool, "tries": int})
+
+
+def claim_text():
+    done = run("q64:d64", "hq4:hk2:q1:k500:d64", "--repeat", "3")
+    assert "2 * visible_pairs * (head_dim + value_dim)" in done.stdout, "the formula is printed"
+    assert "FMA on " in done.stdout and "copy of " in done.stdout
+    lines = done.stdout.splitlines()
+    assert all(len(line) <= 100 for line in lines), max(lines, key=len)
+    heads = [n for n, line in enumerate(lines) if line.startswith("  kernel ")]
+    assert len(heads) == 2, done.stdout
+    for n in heads:
+        for word in ("share", "gate"):
+            assert lines[n].count(word) == 1
+        rows = lines[n + 1:n + 3]
+        assert "warm" in rows[0] and "cold" in rows[1] and " ± " in rows[0], rows
+        end = lines[n].index("share") + len("share")
+        for row in rows:
+            assert re.fullmatch(r"\d\.\d{3}", row[end - 5:end]), f"not aligned: {row!r}"
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "round 3 of 3" in done.stderr, "progress goes to stderr"
+
+
+def claim_errors():
+    """Bad arguments: exit 2, one line on stderr, nothing on stdout."""
+    for arguments, word in ((["q0x"], "q0x"), (["q64:d64", "--threads", "-1"], "--threads"),
+                            (["q64:d64", "--threads", "100000"], "100000"), (["q64:d64", "--threads", "two"], "two"),
+                            (["q64:d64", "--kernel", "nobody"], "nobody"), (["q64:d64", "--repeat", "-2"], "-2"),
+                            (["q64:d64", "--time-limit", "0"], "--time-limit"), (["q64:d64", "--simd", "AVX9"], "AVX9"),
+                            (["q64:d64", "--cache", "hot"], "hot"), (["q64:d64", "--device", "cuda"], "cuda"),
+                            (["q64:hq3:hk2:d64"], "kv_heads"), (["q0:k5:d64"], "query"), ([], "problem"),
+                            (["q64:d64", "--wrong"], "--wrong")):
+        done = run(*arguments, ok=(2,))
+        assert done.stdout == "", arguments
+        complaint = [line for line in done.stderr.strip().splitlines() if line.startswith("runmax: ")]
+        assert len(complaint) == 1 and word in complaint[0], (arguments, done.stderr)
+
+
+def claim_simd():
+    """One instruction set alone, for the kernel and for the peak."""
+    best = bench_json("q256:d64", "--threads", "1", "--cache", "warm")
+    for name in ("AVX2", "SSE4"):
+        done = run("--json", "--repeat", "3", "q256:d64", "--threads", "1", "--cache", "warm", "--simd", name, ok=(0, 2))
+        if done.returncode == 2:
+            print(f"SKIPPED: this processor or build has no {name}")
+            return
+        record = json.loads(done.stdout)
+        assert record["machine"]["simd"] == name
+        if best["machine"]["simd"].startswith("AVX3") or name == "SSE4":
+            assert record["limits"]["fma"][0]["flops_per_s"] < 0.8 * best["limits"]["fma"][0]["flops_per_s"], name
+        assert record["results"][0]["share_of_limit"] <= 1
+
+
+globals()[f"claim_{sys.argv[1]}"]()

@@ -1,0 +1,172 @@
+// A bench believes nobody: not an answer, not a time, not a limit.
+#include "bench/session.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "bench/engine.hpp"
+#include "measure/read_loop.hpp"
+
+namespace runmax::bench {
+namespace {
+
+using measure::CacheState;
+
+DeviceFacts cpu() { return device_facts({DeviceKind::cpu, 0}).value(); }
+
+struct Behaviour {
+  float wrong_by = 0;    // added to one element of O
+  double seconds = 0;    // what it says that a run takes; 0: the truth
+  bool changes = false;  // its last output has other bits
+  std::string name = "other";
+  int* timed = nullptr;  // counts calls of time
+};
+
+// The engine with something wrong about it.
+class Suspect final : public Contender {
+ public:
+  Suspect(std::unique_ptr<Contender> engine, const Behaviour& behaviour)
+      : engine_(std::move(engine)), behaviour_(behaviour), identity_(engine_->identity()) {
+    identity_.implementation = behaviour.name;
+  }
+  const Identity& identity() const override { return identity_; }
+  Result<check::Answer> answer() override {
+    Result<check::Answer> answer = engine_->answer();
+    if (answer.ok()) answer.value().o.at(0, 1, 3, 5) += behaviour_.wrong_by;
+    return answer;
+  }
+  Result<bool> unchanged() override { return !behaviour_.changes; }
+  Result<double> time(int runs) override {
+    if (behaviour_.timed) ++*behaviour_.timed;
+    if (behaviour_.seconds > 0) return behaviour_.seconds * runs;
+    return engine_->time(runs);
+  }
+  void flush() override { engine_->flush(); }
+
+ private:
+  std::unique_ptr<Contender> engine_;
+  Behaviour behaviour_;
+  Identity identity_;
+};
+
+Report bench_of(const std::string& problem, const std::vector<Behaviour>& suspects,
+                std::vector<std::string> kernels = {"cpu_online"}, int rounds = 3) {
+  static measure::MemoryLedger ledger;
+  SessionOptions options;
+  options.facts = cpu();
+  options.kernels = std::move(kernels);
+  options.threads = {1};
+  options.rounds = rounds;
+  options.copy_bytes = 1 << 20;
+  options.others = [&](const Workload& workload) -> Result<std::vector<std::unique_ptr<Contender>>> {
+    std::vector<std::unique_ptr<Contender>> others;
+    for (const Behaviour& behaviour : suspects)
+      others.push_back(std::make_unique<Suspect>(
+          make_engine(workload, options.facts, {.kernel = "cpu_online", .threads = 1}, ledger).value(),
+          behaviour));
+    return others;
+  };
+  Result<Report> report = run_session({parse_problem(problem).value()}, options);
+  EXPECT_TRUE(report.ok()) << report.status().message();
+  return report.ok() ? report.value() : Report();
+}
+
+TEST(BenchSession, AWrongAnswerIsNamedAndNeverTimed) {
+  int timed = 0;
+  const Report report = bench_of("hq2:q96:d64", {{.wrong_by = 1e-3f, .timed = &timed}});
+  ASSERT_EQ(report.entries.size(), 2u);
+  EXPECT_EQ(report.entries[0].outcome, Outcome::ok);
+  EXPECT_EQ(report.entries[1].outcome, Outcome::rejected);
+  EXPECT_NE(report.entries[1].reason.find("o[0,1,3,5]"), std::string::npos) << report.entries[1].reason;
+  EXPECT_FALSE(report.entries[1].timed());
+  EXPECT_EQ(timed, 0);
+  EXPECT_FALSE(report.passed());
+  EXPECT_NE(text(report).find("FAILED"), std::string::npos);
+}
+
+TEST(BenchSession, AnAnswerOfNaNIsNeverTimed) {
+  int timed = 0;
+  const Report report =
+      bench_of("hq2:q96:d64", {{.wrong_by = std::numeric_limits<float>::quiet_NaN(), .timed = &timed}});
+  EXPECT_EQ(report.entries[1].outcome, Outcome::rejected);
+  EXPECT_EQ(timed, 0);
+}
+
+TEST(BenchSession, MoreThanTheMachineCanDoFailsTheBench) {
+  const Report report = bench_of("hq2:q96:d64", {{.seconds = 1e-7}});
+  EXPECT_EQ(report.entries[1].outcome, Outcome::wrong);
+  EXPECT_GT(report.entries[1].warm.share(), 1);
+  EXPECT_NE(report.entries[1].reason.find("limit was measured wrongly"), std::string::npos);
+  EXPECT_FALSE(report.passed());
+}
+
+TEST(BenchSession, OtherBitsAfterTimingFailTheBench) {
+  const Report report = bench_of("hq2:q96:d64", {{.changes = true}});
+  EXPECT_EQ(report.entries[1].outcome, Outcome::rejected);
+  EXPECT_NE(report.entries[1].reason.find("other bits"), std::string::npos);
+  EXPECT_FALSE(report.passed());
+}
+
+TEST(BenchSession, WhatTakesTwiceTheTimeHasTheRatioOfTwo) {
+  const Report report =
+      bench_of("hq2:q96:d64", {{.seconds = 1e-3, .name = "a"}, {.seconds = 2e-3, .name = "b"}});
+  const auto ratio = paired_ratio(report.entries[2].warm, report.entries[1].warm);
+  ASSERT_TRUE(ratio);
+  EXPECT_DOUBLE_EQ(ratio->median, 2);
+  EXPECT_EQ(ratio->samples, 3);
+  // 2 heads * 96 queries * 96 keys * 2 * 128 in 2 ms.
+  EXPECT_NE(text(report).find("2.000 ms ± 0.0 %"), std::string::npos) << text(report);
+  EXPECT_NE(text(report).find("  2.4  "), std::string::npos) << text(report);
+}
+
+TEST(BenchSession, NoTextIsWiderThanAHundredColumns) {
+  const Report report = bench_of("hq2:q96:d64", {{.wrong_by = 1}, {.seconds = 3.21}});
+  std::size_t column = 0;
+  for (const char c : text(report)) {
+    // Bytes that continue a character take no column.
+    column = c == '\n' ? 0 : column + ((c & 0xC0) != 0x80 ? 1 : 0);
+    ASSERT_LE(column, 100u) << text(report);
+  }
+}
+
+TEST(BenchSession, AKernelThatRefusesEndsTheBenchWithItsReason) {
+  SessionOptions options;
+  options.facts = cpu();
+  options.kernels = {"cpu_lesson_online"};
+  options.threads = {1};
+  const Result<Report> report = run_session({parse_problem("q16:d80:softcap=3").value()}, options);
+  ASSERT_FALSE(report.ok());
+  EXPECT_NE(report.status().message().find("softcap"), std::string::npos) << report.status().message();
+}
+
+TEST(BenchLimits, TwoThreadsOnOneCoreAreSeen) {
+  EXPECT_TRUE(Scaling::holds(190, 100, 2));
+  EXPECT_FALSE(Scaling::holds(189, 100, 2));
+  EXPECT_TRUE(Scaling::holds(100, 100, 1));
+}
+
+TEST(BenchLimits, ReadingTakesInEveryElement) {
+  std::vector<float> ones(100003, 1.0f);
+  for (const bool prefetch : {false, true}) {
+    EXPECT_EQ(measure::read_loop(ones.data(), ones.size(), prefetch), 100003.0f);
+    ones[777] = 5;
+    EXPECT_EQ(measure::read_loop(ones.data(), ones.size(), prefetch), 100007.0f);
+    ones[777] = 1;
+  }
+}
+
+TEST(BenchLimits, RatesAreThoseOfAMachine) {
+  const Result<ReadLimit> read = ReadLimit::make(1 << 20);
+  ASSERT_TRUE(read.ok());
+  for (const CacheState cache : {CacheState::warm, CacheState::cold}) {
+    const double rate = read.value().sample(1, cache);
+    EXPECT_GT(rate, 1e8);
+    EXPECT_LT(rate, 1e13);
+  }
+  EXPECT_GT(quick_fma_rate(1), 1e9);
+}
+
+}  // namespace
+}  // namespace runmax::bench
