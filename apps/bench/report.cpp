@@ -24,15 +24,25 @@ std::string_view outcome_name(Outcome outcome) {
 
 measure::Summary Timing::time() const { return measure::summarize(seconds); }
 
-double Timing::share() const { return measure::summarize(shares).median; }
+std::vector<double> Timing::shares() const {
+  const double fma = measure::summarize(fma_seconds).median, read = measure::summarize(read_seconds).median;
+  std::vector<double> shares;
+  for (std::size_t round = 0; round < seconds.size(); ++round)
+    shares.push_back(std::max(std::min(fma_seconds[round], fma), std::min(read_seconds[round], read)) /
+                     seconds[round]);
+  return shares;
+}
+
+double Timing::share() const { return measure::summarize(shares()).median; }
 
 double Timing::best_share() const {
-  return shares.empty() ? 0 : *std::max_element(shares.begin(), shares.end());
+  const std::vector<double> all = shares();
+  return all.empty() ? 0 : *std::max_element(all.begin(), all.end());
 }
 
 Limit Timing::limit() const {
-  const auto reads = std::count(limits.begin(), limits.end(), Limit::read);
-  return 2 * reads > static_cast<std::ptrdiff_t>(limits.size()) ? Limit::read : Limit::fma;
+  return measure::summarize(read_seconds).median > measure::summarize(fma_seconds).median ? Limit::read
+                                                                                          : Limit::fma;
 }
 
 const measure::Summary* Limits::read(std::size_t problem, measure::CacheState cache) const {
@@ -61,7 +71,7 @@ void judge_shares(Entry& entry) {
   for (const measure::CacheState cache : {measure::CacheState::warm, measure::CacheState::cold}) {
     const Timing& timing = entry.timing(cache);
     // Written so that a NaN is an error too.
-    if (entry.outcome != Outcome::ok || timing.shares.empty() || timing.share() <= 1) continue;
+    if (entry.outcome != Outcome::ok || timing.seconds.empty() || timing.share() <= 1) continue;
     entry.outcome = Outcome::wrong;
     entry.reason = fmt::format("{}: {:.3f} of the {} limit: the limit was measured wrongly",
                                measure::cache_name(cache), timing.share(), limit_name(timing.limit()));

@@ -22,15 +22,16 @@ std::string_view limit_name(Limit limit);
 
 // One cache state of one implementation.
 struct Timing {
-  std::vector<double> seconds;  // of one run, one a round
-  std::vector<double> shares;   // of the limit, in the same rounds
-  std::vector<Limit> limits;    // which it was
+  std::vector<double> seconds;       // of one run, one a round
+  std::vector<double> fma_seconds;   // the flops at the FMA peak measured beside that sample
+  std::vector<double> read_seconds;  // the bytes at the read bandwidth measured beside it
   int runs_per_sample = 1;
 
   measure::Summary time() const;
-  // Median over the rounds of the least time that the machine could take, by the limits measured right before
-  // and after the sample, over the sample.
-  double share() const;
+  // The least time that the machine could take, over each sample. A limit is a maximum: where it came out
+  // lower beside a sample than in the median of the rounds, something was in the way, and the median counts.
+  std::vector<double> shares() const;
+  double share() const;       // the median
   double best_share() const;  // of the best round
   Limit limit() const;
 };

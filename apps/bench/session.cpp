@@ -92,9 +92,18 @@ class Session {
         add_entry(at, std::move(engine).value(), lanes);
       }
     if (options_.others) {
-      Result<std::vector<std::unique_ptr<Contender>>> others = options_.others(workload);
+      Result<Others> others = options_.others(workload);
       if (!others.ok()) return others.status();
-      for (std::unique_ptr<Contender>& other : others.value()) add_entry(at, std::move(other), lanes);
+      for (std::unique_ptr<Contender>& other : others.value().contenders)
+        add_entry(at, std::move(other), lanes);
+      for (const Others::Refused& refused : others.value().refused) {
+        Entry entry;
+        entry.problem = at;
+        entry.identity = refused.identity;
+        entry.outcome = Outcome::refused;
+        entry.reason = refused.reason;
+        report_.entries.push_back(std::move(entry));
+      }
     }
 
     std::vector<check::Answer> answers;
@@ -243,10 +252,9 @@ class Session {
     }
     const Workload& workload = *workloads_[entry.problem];
     const double run_seconds = seconds.value() / timing.runs_per_sample;
-    const double by_fma = workload.flops() / fma, by_read = workload.bytes() / read;
     timing.seconds.push_back(run_seconds);
-    timing.shares.push_back(std::max(by_fma, by_read) / run_seconds);
-    timing.limits.push_back(by_fma >= by_read ? Limit::fma : Limit::read);
+    timing.fma_seconds.push_back(workload.flops() / fma);
+    timing.read_seconds.push_back(workload.bytes() / read);
     return {};
   }
 

@@ -11,6 +11,16 @@
 
 namespace runmax::bench {
 
+// Implementations besides the kernels, and why some that were asked for are not among them.
+struct Others {
+  struct Refused {
+    Identity identity;
+    std::string reason;
+  };
+  std::vector<std::unique_ptr<Contender>> contenders;
+  std::vector<Refused> refused;
+};
+
 struct SessionOptions {
   DeviceFacts facts;
   std::vector<std::string> kernels;  // "" is the plan's own choice
@@ -20,7 +30,7 @@ struct SessionOptions {
   double time_limit_s = 20;     // of timing
   std::int64_t copy_bytes = 0;  // of each buffer of the copy probe; 0: the last cache's size
   // Implementations to time besides the kernels, on the same inputs; may be empty.
-  std::function<Result<std::vector<std::unique_ptr<Contender>>>(const Workload&)> others = {};
+  std::function<Result<Others>(const Workload&)> others = {};
   std::function<void(const std::string&)> progress = [](const std::string&) {};
 };
 

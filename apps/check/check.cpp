@@ -85,29 +85,31 @@ struct Gates {
   gate::LseGate lse;
   std::optional<gate::RoundedGate> rounded;  // in the place of lesson, hostile and second for 16-bit types
   Data data;
-  bool with_lesson, with_second, baseline;
+  bool with_lesson, with_second, with_lse, baseline;
   double largest_score = 0;  // largest S of the rows compared
   double largest_value = 0;  // largest |v| of the problem
 
-  Gates(const Problem& p, const Plan& plan, bool have_ieee, Data data_of)
+  Gates(const Problem& p, const Answer& answer, bool have_ieee, Data data_of)
       : lesson(p.kv_len),
-        hostile(p.kv_len, sum_of(plan)),
-        lse(p.kv_len, sum_of(plan)),
+        hostile(p.kv_len, sum_of(answer)),
+        lse(p.kv_len, sum_of(answer)),
         data(data_of),
         with_lesson(data == Data::drawn && lesson_gate_applies(p.input)),
-        with_second(have_ieee && !is_baseline(plan)),
-        baseline(is_baseline(plan)) {
-    if (p.dtype == DType::f16) rounded.emplace(p.kv_len, gate::rounding_f16, sum_of(plan));
-    if (p.dtype == DType::bf16) rounded.emplace(p.kv_len, gate::rounding_bf16, sum_of(plan));
+        with_second(have_ieee && !is_baseline(answer)),
+        with_lse(answer.standing == Standing::ours),
+        baseline(is_baseline(answer)) {
+    if (p.dtype == DType::f16) rounded.emplace(p.kv_len, gate::rounding_f16, sum_of(answer));
+    if (p.dtype == DType::bf16) rounded.emplace(p.kv_len, gate::rounding_bf16, sum_of(answer));
   }
 
-  static gate::SequentialSum sum_of(const Plan& plan) {
-    return is_baseline(plan) ? gate::SequentialSum::allowed : gate::SequentialSum::not_allowed;
+  static gate::SequentialSum sum_of(const Answer& answer) {
+    return is_baseline(answer) ? gate::SequentialSum::allowed : gate::SequentialSum::not_allowed;
   }
 
   // Baselines sum in sequence, as the lesson does, and are themselves plain FP32 paths.
-  static bool is_baseline(const Plan& plan) {
-    const KernelEntry* entry = find_kernel(plan.kernel);
+  static bool is_baseline(const Answer& answer) {
+    if (answer.standing == Standing::foreign) return true;
+    const KernelEntry* entry = find_kernel(answer.plan.kernel);
     return entry != nullptr && entry->choice == Choice::by_name;
   }
 
@@ -154,7 +156,7 @@ struct Gates {
         kernel.not_applied.push_back("second bar: " + reason_without_second());
       }
     }
-    kernel.gates.push_back({"lse gate", lse.rule(), lse.verdict()});
+    if (with_lse) kernel.gates.push_back({"lse gate", lse.rule(), lse.verdict()});
     if (!kernel.accepted()) kernel.hint = out_of_range(p);
   }
 };
@@ -231,15 +233,14 @@ void judge_answers(const Problem& p, const inputs::HostInputs& drawn, const std:
   if (p.dtype == DType::f64)
     return judge_double(p, double_inputs(drawn), rows, threads, answers, reports, progress);
   const bool need_ieee = p.value_dim > 0 && std::any_of(answers.begin(), answers.end(), [](const Answer& a) {
-                           return !Gates::is_baseline(a.plan);
+                           return !Gates::is_baseline(a);
                          });
   const Result<DeviceFacts> cpu = device_facts({DeviceKind::cpu, 0});
   const bool have_ieee =
       need_ieee && cpu.ok() &&
       plan(ieee_row(element_problem(p, {p.query_len, p.kv_len})), cpu.value(), plain_path).ok();
   std::vector<std::unique_ptr<Gates>> gates;
-  for (const Answer& answer : answers)
-    gates.push_back(std::make_unique<Gates>(p, answer.plan, have_ieee, data));
+  for (const Answer& answer : answers) gates.push_back(std::make_unique<Gates>(p, answer, have_ieee, data));
   const std::int64_t group = p.kv_heads == 0 ? 1 : p.query_heads / p.kv_heads;
   const std::vector<SequencePlace> places = places_of(p, drawn);
   for (std::int64_t b = 0; b < p.batch; ++b)
@@ -279,8 +280,9 @@ void judge_answers(const Problem& p, const inputs::HostInputs& drawn, const std:
                 gates[a]->second.add_row(b, h, i, want, got, o.strides[3],
                                          ieee.data() + r * static_cast<std::size_t>(p.value_dim), 1);
               const HostTensor& lse = answers[a].lse;
-              gates[a]->lse.add(b, h, i, want,
-                                lse.storage[static_cast<std::size_t>(form_index(p, lse, place, b, h, i))]);
+              if (gates[a]->with_lse)
+                gates[a]->lse.add(b, h, i, want,
+                                  lse.storage[static_cast<std::size_t>(form_index(p, lse, place, b, h, i))]);
               gates[a]->largest_score = std::max(gates[a]->largest_score, want.score_magnitude);
             }
             ++r;

@@ -18,12 +18,17 @@ struct HostOperands {
   DropoutState dropout{};
 };
 
+// Whose answer it is. Of somebody else's kernel O alone is judged, as a baseline's is: it promises nothing
+// more.
+enum class Standing { ours, foreign };
+
 struct Answer {
   Plan plan;
   HostTensor o;
   HostTensor lse;  // (batch, query_heads, query_len, 1)
   // Empty if memory is as it should be, else what was written that must not be.
   std::string trespass;
+  Standing standing = Standing::ours;
 };
 
 // What is run: it gets views of memory of the device and a workspace of the size asked for.

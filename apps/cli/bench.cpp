@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "bench/peers.hpp"
 #include "bench/session.hpp"
 #include "bench/simd.hpp"
 #include "cli/commands.hpp"
@@ -67,6 +68,14 @@ ExitCode bench_command(const BenchArguments& arguments) {
                       fmt::format("--threads: must be in [0, {}] on this machine (0 is all), got {}",
                                   options.facts.threads, threads));
     options.threads.push_back(threads == 0 ? options.facts.threads : static_cast<int>(threads));
+  }
+  if (!arguments.peers.empty()) {
+    progress("starting the peers");
+    Result<std::shared_ptr<bench::PeerProgram>> peers = bench::start_peers(arguments.peers, arguments.simd);
+    if (!peers.ok()) return progress.clear(), complain(peers.status());
+    options.others = [peers = peers.value(), threads = options.threads](const bench::Workload& workload) {
+      return bench::peers_for(peers, workload, threads);
+    };
   }
   Result<bench::Report> report = bench::run_session(problems, options);
   progress.clear();

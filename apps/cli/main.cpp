@@ -250,6 +250,10 @@ int main(int argc, char** argv) {
   bench_app->add_option("--simd", bench.simd,
                         "Use only this instruction set, in kernels and probes: AVX2, SSE4");
   bench_app->add_option("--cache", bench.cache, "warm, cold or both")->capture_default_str();
+  bool bench_peers = false;
+  bench_app->add_flag("--peers", bench_peers, "Also PyTorch and ggml in the same turns, by bench/peers-cpu");
+  bench_app->add_option("--peers-command", bench.peers,
+                        "Other peers: a program that speaks the protocol of docs/bench.md");
   bench_app->add_option("--repeat", bench.repeat, "Rounds (0: 15, or what fits in the time limit)")
       ->capture_default_str();
   bench_app
@@ -258,6 +262,7 @@ int main(int argc, char** argv) {
   bench_app->add_flag("--json", bench.json, "One JSON object on stdout, schema runmax.bench");
   bench_app->callback([&] {
     bench.threads = lengths_of(bench_threads);
+    if (bench_peers && bench.peers.empty()) bench.peers = "exec bench/peers-cpu";
     code = bench_command(bench);
   });
 

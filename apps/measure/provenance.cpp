@@ -11,13 +11,19 @@ namespace runmax::measure {
 namespace {
 
 // Kernels and their leaf folders share a word: cuda_hopper lies in src/kernels/forward/hopper,
-// cpu_lesson_online in src/kernels/lesson. The last such word of the name decides.
+// cpu_lesson_online in src/kernels/lesson. The last such word of the name decides; cpu_backward lies in
+// src/kernels/backward/cpu.
 const SourceHash* source_of(std::string kernel) {
+  const auto is_backward = [](std::string_view name) {
+    return name.find("backward") != std::string_view::npos;
+  };
+  const bool backward = is_backward(kernel);
   while (!kernel.empty()) {
     const std::size_t underscore = kernel.rfind('_');
     const std::string word = underscore == std::string::npos ? kernel : kernel.substr(underscore + 1);
     for (const SourceHash& hash : source_hashes)
-      if (std::string_view(hash.folder).ends_with("/" + word)) return &hash;
+      if (std::string_view(hash.folder).ends_with("/" + word) && is_backward(hash.folder) == backward)
+        return &hash;
     kernel.resize(underscore == std::string::npos ? 0 : underscore);
   }
   return nullptr;

@@ -2,6 +2,8 @@
 # What a machine must have, and how it gets it: Debian and Ubuntu packages through apt-get, nothing else.
 
 library_packages=(libhwy-dev libtbb-dev libfmt-dev libcli11-dev nlohmann-json3-dev)
+bench_packages=(libmpfr-dev libsleef-dev python3)
+peer_packages=(python3-venv)
 test_packages=(libgtest-dev librapidcheck-dev python3-numpy)
 analysis_packages=(clang libclang-rt-dev clang-tidy-14 clang-format-14)
 # Tests of the page: a browser and who drives it; a compiler for page/runmax.wasm. Where the archive has them not,
@@ -108,7 +110,7 @@ ensure_optional_packages() {
 }
 
 # ensure_packages_for no_install PURPOSE...: what the purposes need, in one go. Purposes: build (the library and
-# the program), test, analysis (fuzzing and clang-tidy).
+# the program), test, analysis (fuzzing and clang-tidy), bench (its oracles), peers (PyTorch and ggml).
 ensure_packages_for() {
   local no_install=$1 purpose packages=() tools=()
   shift
@@ -123,6 +125,8 @@ ensure_packages_for() {
         )
         packages+=("${tools[@]}" "${library_packages[@]}")
         ;;
+      bench) packages+=("${bench_packages[@]}") ;;
+      peers) packages+=("${peer_packages[@]}") ;;
       test) packages+=("${test_packages[@]}") ;;
       analysis) packages+=("${analysis_packages[@]}") ;;
     esac

@@ -17,7 +17,13 @@ def run(*arguments, ok=(0,)):
 
 
 def bench_json(*arguments):
-    return json.loads(run("--json", "--repeat", "3", *arguments).stdout)
+    """A machine that does other things besides may measure a limit too low: then the bench must say so."""
+    done = run("--json", "--repeat", "3", *arguments, ok=(0, 1))
+    record = json.loads(done.stdout)
+    for r in record["results"]:
+        assert r["status"] == "ok" or (r["status"] == "wrong" and "limit was measured wrongly" in r["reason"]), r
+    assert record["passed"] == (done.returncode == 0) == all(r["share_of_limit"] <= 1 for r in record["results"])
+    return record
 
 
 NUMBER = (int, float)
@@ -45,7 +51,7 @@ def claim_json():
     record = bench_json("q300:d64:causal", "--threads", "1")
     check_keys("record", record, KEYS)
     assert record["schema"] == "runmax.bench" and record["version"] == 1
-    assert record["rounds"] == 3 and record["passed"] is True
+    assert record["rounds"] == 3
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", record["date"])
     assert record["machine"]["kind"] == "cpu" and record["machine"]["simd"]
     assert [s["folder"] for s in record["kernel_sources"]] == ["src/kernels/forward/cpu"]
@@ -54,14 +60,13 @@ def claim_json():
     for r in record["results"]:
         check_keys(r["cache"], r, RESULT_KEYS)
         assert r["problem"] == "q300:d64:causal" and r["kernel"] == "cpu_online"
-        assert r["status"] == "ok" and 0 < r["gate_fraction"] < 1
+        assert 0 < r["gate_fraction"] < 1
         assert r["flops"] == 2 * (300 * 301 / 2) * 128, "flops are those of the visible keys"
         assert r["bytes"] == 4 * 128 * 600 + 4 * 300
         assert len(r["samples_us"]) == 3 and 0 < r["fastest_us"] <= r["time_us"] <= max(r["samples_us"])
         assert abs(r["tflops"] - r["flops"] / r["time_us"] * 1e-6) < 1e-9
         assert abs(r["bytes_per_s"] / (r["bytes"] / r["time_us"] * 1e6) - 1) < 1e-9
         assert 0 < r["share_of_limit"] <= r["best_share_of_limit"]
-        assert r["share_of_limit"] <= 1
         assert r["repeat"].startswith("runmax check q300:d64:causal ")
     assert record["limits"]["fma"][0]["flops_per_s"] > 1e9
     assert {r["cache"] for r in record["limits"]["read"]} == {"warm", "cold"}
@@ -86,7 +91,8 @@ def claim_turns():
 
 
 def claim_text():
-    done = run("q64:d64", "hq4:hk2:q1:k500:d64", "--repeat", "3")
+    done = run("q64:d64", "hq4:hk2:q1:k500:d64", "--repeat", "3", ok=(0, 1))
+    assert ("FAILED" in done.stdout) == (done.returncode == 1)
     assert "2 * visible_pairs * (head_dim + value_dim)" in done.stdout, "the formula is printed"
     assert "FMA on " in done.stdout and "copy of " in done.stdout
     lines = done.stdout.splitlines()
@@ -124,7 +130,7 @@ def claim_simd():
     """One instruction set alone, for the kernel and for the peak."""
     best = bench_json("q256:d64", "--threads", "1", "--cache", "warm")
     for name in ("AVX2", "SSE4"):
-        done = run("--json", "--repeat", "3", "q256:d64", "--threads", "1", "--cache", "warm", "--simd", name, ok=(0, 2))
+        done = run("--json", "--repeat", "3", "q256:d64", "--threads", "1", "--cache", "warm", "--simd", name, ok=(0, 1, 2))
         if done.returncode == 2:
             print(f"SKIPPED: this processor or build has no {name}")
             return
@@ -132,7 +138,43 @@ def claim_simd():
         assert record["machine"]["simd"] == name
         if best["machine"]["simd"].startswith("AVX3") or name == "SSE4":
             assert record["limits"]["fma"][0]["flops_per_s"] < 0.8 * best["limits"]["fma"][0]["flops_per_s"], name
-        assert record["results"][0]["share_of_limit"] <= 1
+
+
+def claim_peers():
+    """Others' implementations run in the same turns, before the same gates; what they do wrong is theirs."""
+    try:
+        import numpy  # noqa: F401
+    except ImportError:
+        print("SKIPPED: numpy is not installed")
+        return
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+    def command(behaviour):
+        return f"exec '{sys.executable}' '{root}/tests/bench/numpy_peer.py' '{root}' {behaviour}"
+
+    def results(*arguments):
+        done = run("--json", "--repeat", "3", "--threads", "1", "--cache", "warm", *arguments, ok=(0, 1))
+        return json.loads(done.stdout)["results"], done.returncode
+
+    both, _ = results("hq4:hk2:q70:k90:d32:causal", "b2:q5:k64:d48", "--peers-command", command("honest"))
+    assert [(r["implementation"], r["problem"][:2]) for r in both] == [
+        ("runmax", "hq"), ("numpy", "hq"), ("runmax", "b2"), ("numpy", "b2")], both
+    ours, theirs, _, refused = both
+    assert theirs["status"] == "ok" and theirs["kernel"] == "plain" and theirs["computed_as"] == "f64", theirs
+    assert 0 < theirs["gate_fraction"] < ours["gate_fraction"], "double is nearer"
+    assert len(theirs["samples_us"]) == 3 and theirs["time_over_first"] > 0
+    assert refused["status"] == "refused" and refused["reason"] == "has no 48" and refused["time_us"] is None, refused
+
+    (_, theirs), code = results("q70:k90:d32", "--peers-command", command("wrong"))
+    assert code == 1 and theirs["status"] == "rejected" and "o[0,0,0,1]" in theirs["reason"], theirs
+    assert theirs["samples_us"] == [], "what is wrong is not timed"
+
+    for behaviour, word in (("dies", "ended"), ("silent", "good morning"), ("", "ended")):
+        peers = command(behaviour) if behaviour else "exec false"
+        done = run("q64:d64", "--repeat", "1", "--peers-command", peers, ok=(4,))
+        assert done.stdout == ""
+        complaint = [line for line in done.stderr.splitlines() if line.startswith("runmax: ")]
+        assert len(complaint) == 1 and word in complaint[0], done.stderr
 
 
 globals()[f"claim_{sys.argv[1]}"]()

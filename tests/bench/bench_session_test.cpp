@@ -60,10 +60,10 @@ Report bench_of(const std::string& problem, const std::vector<Behaviour>& suspec
   options.threads = {1};
   options.rounds = rounds;
   options.copy_bytes = 1 << 20;
-  options.others = [&](const Workload& workload) -> Result<std::vector<std::unique_ptr<Contender>>> {
-    std::vector<std::unique_ptr<Contender>> others;
+  options.others = [&](const Workload& workload) -> Result<Others> {
+    Others others;
     for (const Behaviour& behaviour : suspects)
-      others.push_back(std::make_unique<Suspect>(
+      others.contenders.push_back(std::make_unique<Suspect>(
           make_engine(workload, options.facts, {.kernel = "cpu_online", .threads = 1}, ledger).value(),
           behaviour));
     return others;

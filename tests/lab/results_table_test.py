@@ -112,6 +112,58 @@ class ResultsTable(unittest.TestCase):
         self.assertEqual(self.table().returncode, 0)
         self.assertIn("| 256 | online | `cpu_online` | skipped |", (self.root / "README.md").read_text())
 
+    def bench(self, sha256):
+        return {"schema": "runmax.bench_table", "version": 1, "passed": True, "commit": "0123456789ab",
+                "compiler": "GNU 12.2.0", "date": "2026-01-02T03:04:05Z",
+                "machine": {"name": "A CPU", "threads": 2, "simd": "AVX2"},
+                "kernel_sources": [{"folder": FOLDER, "sha256": sha256}],
+                "figures": [{"work": "q64:d64", "threads": 1, "figure": "share", "value": 0.5, "target": 0.4, "met": True},
+                            {"work": "q64:d64, cold", "threads": 2, "figure": "ratio", "value": 1.25, "target": None,
+                             "met": None}]}
+
+    def test_a_table_of_the_bench_stands_in_a_document(self):
+        self.record = self.bench(self.hash())
+        self.write()
+        (self.root / "docs").mkdir()
+        page = self.root / "docs/bench.md"
+        page.write_text(README)
+        (self.root / "README.md").write_text("# x\n")
+        done = self.table()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("| `q64:d64` | 1 | share | 0.500 | 0.40 | met |", page.read_text())
+        self.assertIn("| `q64:d64`, cold | 2 | ratio | 1.250 | – |  |", page.read_text())
+        self.assertIn("(../results/lab.json)", page.read_text())
+        self.assertIn("measured at commit `0123456789ab`", page.read_text())
+        self.assertEqual(self.table("--check").returncode, 0)
+        page.write_text(page.read_text().replace("0.500", "0.900"))
+        self.assertEqual(self.table("--check").returncode, 1)
+
+    def test_a_bench_older_than_its_sources_is_noticed_and_stands(self):
+        self.record = self.bench("0" * 64)
+        self.write()
+        done = self.table()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("notice: results/lab.json: measured " + FOLDER, done.stdout)
+        self.assertIn("0123456789ab", done.stdout)
+
+    def test_a_bench_that_failed_is_refused(self):
+        self.record = {**self.bench(self.hash()), "passed": False}
+        self.write()
+        self.refused("a gate failed")
+
+    def test_a_table_of_exponentials(self):
+        self.record = {"schema": "runmax.exp2", "version": 1, "commit": "0123456789ab", "compiler": "GNU 12.2.0",
+                       "date": "2026-01-02T03:04:05Z", "machine": {"name": "A CPU", "simd": "AVX2"},
+                       "arguments": 1000, "truth": "MPFR 4.2.0",
+                       "kernel_sources": [{"folder": FOLDER, "sha256": self.hash()}],
+                       "rows": [{"function": "engine", "target": "AVX2", "computes": "2^x", "worst_ulp": 1.00049,
+                                 "worst_at": -0.5, "largest_flushed_to_zero": 1.66e-38, "ns_per_element": 0.25,
+                                 "spread": 0.01}]}
+        self.write()
+        self.assertEqual(self.table().returncode, 0)
+        self.assertIn("| engine | AVX2 | 2^x | 1.000 | -0.5 | 1.660e-38 | 0.250 ± 1.0 % |",
+                      (self.root / "README.md").read_text())
+
     def test_a_readme_without_a_table_is_left_alone(self):
         (self.root / "README.md").write_text("# x\n")
         done = self.table("--check")

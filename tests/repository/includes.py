@@ -28,6 +28,7 @@ THIRD_PARTY = {
     "cli": re.compile(r"^CLI/"),
     "gtest": re.compile(r"^(gtest|gmock)/"),
     "rapidcheck": re.compile(r"^rapidcheck"),
+    "oracles": re.compile(r"^(mpfr|sleef)\.h$"),
 }
 
 PUBLIC = "include/runmax/"
@@ -65,6 +66,8 @@ RULES = {
     "apps/page/": ([PUBLIC, "apps/"], ["fmt", "json"]),
     "page/": ([PUBLIC, "lesson/costs.hpp"], []),
     "apps/lab/gpu/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/", "lesson/", "src/kernels/"], ["cuda", "fmt"]),
+    "bench/": ([PUBLIC, "bench/", "apps/measure/", "lesson/statistics.hpp", "src/kernels/forward/cpu/exp2-inl.hpp"],
+               ["highway", "json", "intrinsics", "oracles"]),
     "tests/install/consumer/": ([PUBLIC], []),
     "tests/": ([""], list(THIRD_PARTY) + ["system"]),
 }
