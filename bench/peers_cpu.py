@@ -53,7 +53,13 @@ class Problem:
         self.q = array("q", self.query_heads, self.query_len, self.head_dim)
         self.k = array("k", self.kv_heads, self.kv_len, self.head_dim)
         self.v = array("v", self.kv_heads, self.kv_len, self.value_dim)
-        self.o = array("o", self.query_heads, self.query_len, self.value_dim)
+        self.backward = line["pass"] == "backward"
+        if self.backward:
+            self.dout = array("dout", self.query_heads, self.query_len, self.value_dim)
+            self.dq, self.dk = array("dq", *self.q.shape[1:]), array("dk", *self.k.shape[1:])
+            self.dv = array("dv", *self.v.shape[1:])
+        else:
+            self.o = array("o", self.query_heads, self.query_len, self.value_dim)
 
     def visible(self):
         """Which keys each query sees, or None if it sees all."""
@@ -101,10 +107,18 @@ class Torch:
         attend = torch.nn.functional.scaled_dot_product_attention
         context, backend = self.context, self.backend
 
-        def run():
+        def forward():
             with torch.inference_mode(), context(backend):
                 return attend(q, k, v, **options)
+
+        def prepared_backward():
+            inputs = [tensor.requires_grad_() for tensor in (q, k, v)]
+            dout = torch.from_numpy(p.dout)
+            with context(backend):
+                out = attend(*inputs, **options)
+            return lambda: torch.autograd.grad(out, inputs, dout, retain_graph=True)
         try:
+            run = prepared_backward() if p.backward else forward
             run()
         except RuntimeError as error:
             raise Refusal(" ".join(str(error).split())[:200]) from None
@@ -114,7 +128,9 @@ class Torch:
         self.torch.set_num_threads(count)
 
     def store(self, p, result):
-        self.torch.from_numpy(p.o).copy_(result)
+        outputs = zip((p.dq, p.dk, p.dv), result) if p.backward else ((p.o, result),)
+        for array, tensor in outputs:
+            self.torch.from_numpy(array).copy_(tensor)
 
 
 class InitParams(ctypes.Structure):
@@ -177,6 +193,8 @@ class Ggml:
         return numpy.frombuffer(mmap.mmap(-1, max(elements * numpy.dtype(kind).itemsize, 1)), kind, elements).reshape(shape)
 
     def prepare(self, p):
+        if p.backward:
+            raise Refusal("has no gradient of this on the CPU")
         if p.query_heads % p.kv_heads:
             raise Refusal("query heads are no multiple of KV heads")
         if 0 in p.q.shape + p.k.shape + p.v.shape:

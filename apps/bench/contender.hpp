@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "check/runner.hpp"
 #include "runmax/status.hpp"
@@ -15,16 +16,22 @@ struct Identity {
   int threads = 1;
 };
 
+// What an implementation computed: O and LSE, or the gradients, packed (batch, heads, length, dim).
+struct Output {
+  check::Answer attention;
+  std::vector<float> dq, dk, dv;
+};
+
 class Contender {
  public:
   virtual ~Contender() = default;
 
   virtual const Identity& identity() const = 0;
 
-  // Runs once into outputs filled with NaN and hands the answer out, packed.
-  virtual Result<check::Answer> answer() = 0;
+  // Runs once into outputs filled with NaN and hands them out.
+  virtual Result<Output> output() = 0;
 
-  // Whether the outputs of the last run have the bits of the answer that was handed out.
+  // Whether the outputs of the last run have the bits of those that were handed out.
   virtual Result<bool> unchanged() = 0;
 
   // Seconds of `runs` runs, one after another.

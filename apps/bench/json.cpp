@@ -63,7 +63,7 @@ Json result_json(const Report& report, const Entry& entry, CacheState cache) {
   const measure::Summary time = timing.time();
   Json json;
   json["problem"] = to_text(problem);
-  json["pass"] = "forward";
+  json["pass"] = pass_name(report.pass);
   json["implementation"] = entry.identity.implementation;
   json["kernel"] = entry.identity.kernel;
   json["computed_as"] = entry.identity.computed_as;
@@ -73,13 +73,13 @@ Json result_json(const Report& report, const Entry& entry, CacheState cache) {
   json["reason"] = entry.reason;
   json["gate"] = entry.gate;
   json["gate_fraction"] = number(entry.gate_fraction);
-  json["flops"] = forward_flops(problem);
-  json["bytes"] = minimum_bytes(problem);
+  json["flops"] = report.flops(entry.problem);
+  json["bytes"] = report.bytes(entry.problem);
   json["time_us"] = timed ? Json(time.median * 1e6) : Json();
   json["spread"] = timed ? Json(time.spread) : Json();
   json["fastest_us"] = timed ? Json(time.fastest * 1e6) : Json();
-  json["tflops"] = timed ? Json(forward_flops(problem) / time.median * 1e-12) : Json();
-  json["bytes_per_s"] = timed ? Json(minimum_bytes(problem) / time.median) : Json();
+  json["tflops"] = timed ? Json(report.flops(entry.problem) / time.median * 1e-12) : Json();
+  json["bytes_per_s"] = timed ? Json(report.bytes(entry.problem) / time.median) : Json();
   json["limit"] = timed ? Json(limit_name(timing.limit())) : Json();
   json["share_of_limit"] = timed ? Json(timing.share()) : Json();
   json["best_share_of_limit"] = timed ? Json(timing.best_share()) : Json();
@@ -107,8 +107,8 @@ std::string json(const Report& report) {
   json["date"] = report.date;
   json["machine"] = machine_json(report);
   json["method"] = method();
-  json["flops_formula"] = forward_flops_formula();
-  json["bytes_formula"] = minimum_bytes_formula();
+  json["flops_formula"] = flops_formula(report.pass);
+  json["bytes_formula"] = bytes_formula(report.pass);
   json["rounds"] = report.rounds;
   json["seconds"] = report.seconds;
   json["limits"] = limits_json(report);

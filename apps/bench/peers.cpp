@@ -126,13 +126,20 @@ class PeerProgram {
 
 namespace {
 
-// A problem's inputs and one output in shared memory, (batch, heads, length, dim) each.
+// A problem's inputs and outputs in shared memory, (batch, heads, length, dim) each, by the names of the
+// protocol.
 struct SharedProblem {
+  struct Region {
+    std::string name;
+    std::size_t at = 0, floats = 0;  // bytes from the beginning, elements
+    bool output = false;
+  };
+
   SharedMemory memory;
-  std::size_t q = 0, k = 0, v = 0, o = 0, o_floats = 0;  // offsets in bytes
+  std::vector<Region> regions;
   std::string name;
 
-  float* output() const { return reinterpret_cast<float*>(memory.data() + o); }
+  float* floats(const Region& region) const { return reinterpret_cast<float*>(memory.data() + region.at); }
 };
 
 class Peer final : public Contender {
@@ -140,29 +147,36 @@ class Peer final : public Contender {
   Peer(std::shared_ptr<PeerProgram> program, std::shared_ptr<SharedProblem> problem, const Problem& p,
        Identity identity)
       : program_(std::move(program)), shared_(std::move(problem)), identity_(std::move(identity)) {
-    answer_.o = check::packed_tensor({p.batch, p.query_heads, p.query_len, p.value_dim});
-    answer_.standing = check::Standing::foreign;
+    output_.attention.o = check::packed_tensor({p.batch, p.query_heads, p.query_len, p.value_dim});
+    output_.attention.standing = check::Standing::foreign;
   }
 
   const Identity& identity() const override { return identity_; }
 
-  Result<check::Answer> answer() override {
-    std::fill(shared_->output(), shared_->output() + shared_->o_floats,
-              std::numeric_limits<float>::quiet_NaN());
+  Result<Output> output() override {
+    for (const SharedProblem::Region& region : shared_->regions)
+      if (region.output)
+        std::fill(shared_->floats(region), shared_->floats(region) + region.floats,
+                  std::numeric_limits<float>::quiet_NaN());
     if (Result<Json> reply = program_->ask(request("answer")); !reply.ok()) return reply.status();
-    answer_.o.storage.assign(shared_->output(), shared_->output() + shared_->o_floats);
-    return answer_;
+    for (const SharedProblem::Region& region : shared_->regions)
+      if (std::vector<float>* values = values_of(region))
+        values->assign(shared_->floats(region), shared_->floats(region) + region.floats);
+    return output_;
   }
 
-  // Others may add in another order from run to run: equal to a tenth of what the lesson gate allows at
-  // least.
+  // Others may add in another order from run to run; a millionth of the largest element is less than any
+  // gate's bound for it.
   Result<bool> unchanged() override {
-    const std::vector<float> first = answer_.o.storage;
     if (Result<Json> reply = program_->ask(request("last")); !reply.ok()) return reply.status();
-    float largest = 0;
-    for (const float value : first) largest = std::max(largest, std::abs(value));
-    for (std::size_t i = 0; i < first.size(); ++i)
-      if (!(std::abs(shared_->output()[i] - first[i]) <= 1e-6f * largest)) return false;
+    for (const SharedProblem::Region& region : shared_->regions) {
+      const std::vector<float>* first = values_of(region);
+      if (!first) continue;
+      float largest = 0;
+      for (const float value : *first) largest = std::max(largest, std::abs(value));
+      for (std::size_t i = 0; i < first->size(); ++i)
+        if (!(std::abs(shared_->floats(region)[i] - (*first)[i]) <= 1e-6f * largest)) return false;
+    }
     return true;
   }
 
@@ -186,10 +200,16 @@ class Peer final : public Contender {
             {"threads", identity_.threads}};
   }
 
+  std::vector<float>* values_of(const SharedProblem::Region& region) {
+    if (!region.output) return nullptr;
+    if (region.name == "o") return &output_.attention.o.storage;
+    return region.name == "dq" ? &output_.dq : region.name == "dk" ? &output_.dk : &output_.dv;
+  }
+
   std::shared_ptr<PeerProgram> program_;
   std::shared_ptr<SharedProblem> shared_;
   Identity identity_;
-  check::Answer answer_;
+  Output output_;
 };
 
 std::string_view causal_name(Causal causal) {
@@ -217,45 +237,52 @@ Result<Others> peers_for(const std::shared_ptr<PeerProgram>& program, const Work
   const Problem& p = workload.problem;
   auto shared = std::make_shared<SharedProblem>();
   shared->name = to_text(p);
+  const bool backward = workload.pass == Pass::backward;
+  const std::size_t o_floats = static_cast<std::size_t>(p.batch * p.query_heads * p.query_len * p.value_dim);
   std::size_t end = 0;
-  const auto place = [&](std::size_t floats) {
-    const std::size_t at = end;
+  const auto place = [&](const char* name, std::size_t floats, bool output) {
+    shared->regions.push_back({name, end, floats, output});
     end += (floats * sizeof(float) + 4095) / 4096 * 4096;
-    return at;
   };
-  shared->q = place(workload.drawn.q.size());
-  shared->k = place(workload.drawn.k.size());
-  shared->v = place(workload.drawn.v.size());
-  shared->o_floats = static_cast<std::size_t>(p.batch * p.query_heads * p.query_len * p.value_dim);
-  shared->o = place(shared->o_floats);
+  place("q", workload.drawn.q.size(), false);
+  place("k", workload.drawn.k.size(), false);
+  place("v", workload.drawn.v.size(), false);
+  if (backward) {
+    place("dout", o_floats, false);
+    place("dq", workload.drawn.q.size(), true);
+    place("dk", workload.drawn.k.size(), true);
+    place("dv", workload.drawn.v.size(), true);
+  } else {
+    place("o", o_floats, true);
+  }
   if (Status status = shared->memory.allocate(std::max<std::size_t>(end, 4096)); !status.ok()) return status;
-  const auto lay = [&](std::size_t at, const std::vector<float>& values) {
-    if (!values.empty())
-      std::memcpy(shared->memory.data() + at, values.data(), values.size() * sizeof(float));
-  };
-  lay(shared->q, workload.drawn.q);
-  lay(shared->k, workload.drawn.k);
-  lay(shared->v, workload.drawn.v);
-
-  Result<Json> reply = program->ask({{"do", "open"},
-                                     {"problem", shared->name},
-                                     {"memory", shared->memory.path()},
-                                     {"bytes", shared->memory.bytes()},
-                                     {"q", shared->q},
-                                     {"k", shared->k},
-                                     {"v", shared->v},
-                                     {"o", shared->o},
-                                     {"batch", p.batch},
-                                     {"query_heads", p.query_heads},
-                                     {"kv_heads", p.kv_heads},
-                                     {"query_len", p.query_len},
-                                     {"kv_len", p.kv_len},
-                                     {"head_dim", p.head_dim},
-                                     {"value_dim", p.value_dim},
-                                     {"scale", effective_scale(p)},
-                                     {"causal", causal_name(p.causal)},
-                                     {"window", {p.window.left, p.window.right}},
-                                     {"softcap", p.softcap}});
+  Json request{{"do", "open"},
+               {"problem", shared->name},
+               {"pass", pass_name(workload.pass)},
+               {"memory", shared->memory.path()},
+               {"bytes", shared->memory.bytes()},
+               {"batch", p.batch},
+               {"query_heads", p.query_heads},
+               {"kv_heads", p.kv_heads},
+               {"query_len", p.query_len},
+               {"kv_len", p.kv_len},
+               {"head_dim", p.head_dim},
+               {"value_dim", p.value_dim},
+               {"scale", effective_scale(p)},
+               {"causal", causal_name(p.causal)},
+               {"window", {p.window.left, p.window.right}},
+               {"softcap", p.softcap}};
+  for (const SharedProblem::Region& region : shared->regions) {
+    request[region.name] = region.at;
+    const std::vector<float>* values = region.name == "q"      ? &workload.drawn.q
+                                       : region.name == "k"    ? &workload.drawn.k
+                                       : region.name == "v"    ? &workload.drawn.v
+                                       : region.name == "dout" ? &workload.drawn_dout
+                                                               : nullptr;
+    if (values && !values->empty())
+      std::memcpy(shared->floats(region), values->data(), values->size() * sizeof(float));
+  }
+  Result<Json> reply = program->ask(request);
   if (!reply.ok()) return reply.status();
   Others others;
   for (const int count : threads) {

@@ -8,6 +8,7 @@
 
 #include "bench/contender.hpp"
 #include "bench/limits.hpp"
+#include "bench/workload.hpp"
 #include "measure/cache_state.hpp"
 #include "measure/provenance.hpp"
 #include "measure/sampling.hpp"
@@ -74,6 +75,7 @@ struct Limits {
 struct Report {
   DeviceFacts device;
   std::string date;
+  Pass pass = Pass::forward;
   std::vector<Problem> problems;
   std::vector<Entry> entries;
   std::vector<measure::CacheState> caches;  // those that were timed
@@ -82,6 +84,8 @@ struct Report {
   double seconds = 0;  // that the rounds took
 
   bool passed() const;
+  double flops(std::size_t problem) const { return pass_flops(problems[problem], pass); }
+  double bytes(std::size_t problem) const { return pass_bytes(problems[problem], pass); }
 };
 
 // Seconds of one entry over those of another, round by round: the median and its spread. Nothing if one of

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "bench/engine.hpp"
+#include "bench/gradients.hpp"
 #include "check/check.hpp"
 #include "measure/cpu_cache.hpp"
 #include "reference/reference.hpp"
@@ -46,6 +47,7 @@ class Session {
     report_.date = measure::now_utc();
     report_.problems = problems;
     report_.caches = options.caches;
+    report_.pass = options.pass;
     most_threads_ = *std::max_element(options.threads.begin(), options.threads.end());
   }
 
@@ -78,7 +80,7 @@ class Session {
       return {StatusCode::invalid_argument,
               "bench: " + name + " has no query row, so there is nothing to time"};
     options_.progress(name + ": drawing inputs");
-    Result<Workload> made = make_workload(problem, ledger_);
+    Result<Workload> made = make_workload(problem, options_.pass, ledger_);
     if (!made.ok()) return made.status();
     workloads_.push_back(std::make_unique<Workload>(std::move(made).value()));
     const Workload& workload = *workloads_.back();
@@ -106,29 +108,37 @@ class Session {
       }
     }
 
-    std::vector<check::Answer> answers;
-    std::vector<check::KernelReport> reports;
+    std::vector<Output> outputs;
     for (const Lane& lane : lanes) {
       const Entry& entry = report_.entries[lane.entry];
       options_.progress(fmt::format("{}: {} on {} thread{} runs", name, entry.identity.kernel,
                                     entry.identity.threads, entry.identity.threads == 1 ? "" : "s"));
-      Result<check::Answer> answer = lane.contender->answer();
-      if (!answer.ok()) return answer.status();
-      answers.push_back(std::move(answer).value());
-      reports.emplace_back();
-      reports.back().kernel = entry.identity.kernel;
-      reports.back().repeat = entry.repeat;
+      Result<Output> output = lane.contender->output();
+      if (!output.ok()) return output.status();
+      outputs.push_back(std::move(output).value());
     }
     options_.progress(name + ": comparing with the double-precision reference");
-    const std::vector<std::int64_t> rows =
-        reference::sampled_rows(problem.query_len, check::rows_to_compare(problem, 0));
-    check::judge_answers(problem, workload.drawn, rows, check::worker_count(options_.facts, 0), answers,
-                         reports, {});
-    for (std::size_t l = 0; l < lanes.size(); ++l) {
-      Entry& entry = report_.entries[lanes[l].entry];
-      take_verdict(reports[l], entry);
-      if (entry.outcome == Outcome::ok) lanes_.push_back(std::move(lanes[l]));
+    const int workers = check::worker_count(options_.facts, 0);
+    if (options_.pass == Pass::forward) {
+      std::vector<check::Answer> answers;
+      std::vector<check::KernelReport> reports(lanes.size());
+      for (std::size_t l = 0; l < lanes.size(); ++l) {
+        answers.push_back(std::move(outputs[l].attention));
+        reports[l].kernel = report_.entries[lanes[l].entry].identity.kernel;
+        reports[l].repeat = report_.entries[lanes[l].entry].repeat;
+      }
+      const std::vector<std::int64_t> rows =
+          reference::sampled_rows(problem.query_len, check::rows_to_compare(problem, 0));
+      check::judge_answers(problem, workload.drawn, rows, workers, answers, reports, {});
+      for (std::size_t l = 0; l < lanes.size(); ++l)
+        take_verdict(reports[l], report_.entries[lanes[l].entry]);
+    } else {
+      const std::vector<GradientVerdict> verdicts = judge_gradients(workload, outputs, workers);
+      for (std::size_t l = 0; l < lanes.size(); ++l)
+        take_verdict(verdicts[l], report_.entries[lanes[l].entry]);
     }
+    for (Lane& lane : lanes)
+      if (report_.entries[lane.entry].outcome == Outcome::ok) lanes_.push_back(std::move(lane));
     return {};
   }
 
@@ -136,12 +146,20 @@ class Session {
     Entry entry;
     entry.problem = at;
     entry.identity = contender->identity();
-    if (entry.identity.implementation == "runmax")
+    if (entry.identity.implementation == "runmax" && options_.pass == Pass::forward)
       entry.repeat = check::repeat_command(
           report_.problems[at], options_.facts,
           {.kernel = entry.identity.kernel, .threads = entry.identity.threads}, entry.identity.kernel);
     lanes.push_back({report_.entries.size(), std::move(contender), 0});
     report_.entries.push_back(std::move(entry));
+  }
+
+  static void take_verdict(const GradientVerdict& verdict, Entry& entry) {
+    entry.gate = "gradient gate";
+    entry.gate_fraction = verdict.gate_fraction;
+    if (verdict.passed) return;
+    entry.outcome = Outcome::rejected;
+    entry.reason = verdict.reason;
   }
 
   static void take_verdict(const check::KernelReport& kernel, Entry& entry) {

@@ -26,6 +26,7 @@ struct SessionOptions {
   std::vector<std::string> kernels;  // "" is the plan's own choice
   std::vector<int> threads;          // at least 1 each
   std::vector<measure::CacheState> caches{measure::CacheState::warm, measure::CacheState::cold};
+  Pass pass = Pass::forward;
   int rounds = 0;               // 0: 15, or as many as fit in the time limit, at least 3
   double time_limit_s = 20;     // of timing
   std::int64_t copy_bytes = 0;  // of each buffer of the copy probe; 0: the last cache's size

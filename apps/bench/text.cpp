@@ -55,8 +55,9 @@ std::string entry_note(const Entry& entry) {
 
 std::string problem_text(const Report& report, std::size_t at) {
   const Problem& problem = report.problems[at];
-  std::string text = fmt::format("{}: {:.4g} GFLOP, {}", to_text(problem), forward_flops(problem) * 1e-9,
-                                 measure::bytes_text(static_cast<std::int64_t>(minimum_bytes(problem))));
+  std::string text = fmt::format("{}{}: {:.4g} GFLOP, {}", to_text(problem),
+                                 report.pass == Pass::backward ? ", backward" : "", report.flops(at) * 1e-9,
+                                 measure::bytes_text(static_cast<std::int64_t>(report.bytes(at))));
   for (const CacheState cache : {CacheState::warm, CacheState::cold})
     if (const measure::Summary* read = report.limits.read(at, cache))
       text += fmt::format("; reads {} at {}", measure::cache_name(cache), rate_text(read->median, "B/s"));
@@ -82,8 +83,8 @@ std::string problem_text(const Report& report, std::size_t at) {
       const auto ratio = paired_ratio(timing, first->timing(cache));
       table.add({named ? "" : name, named ? "" : std::to_string(entry.identity.threads),
                  std::string(measure::cache_name(cache)), time_text(timing),
-                 fmt::format("{:.1f}", forward_flops(problem) / seconds * 1e-9),
-                 fmt::format("{:.2f}", minimum_bytes(problem) / seconds * 1e-9),
+                 fmt::format("{:.1f}", report.flops(at) / seconds * 1e-9),
+                 fmt::format("{:.2f}", report.bytes(at) / seconds * 1e-9),
                  fmt::format("{:.3f}", timing.share()), std::string(limit_name(timing.limit())),
                  named ? "" : fmt::format("{:.4f}", entry.gate_fraction),
                  &entry == first || !ratio ? "" : fmt::format("{:.3f}", ratio->median)});
@@ -101,8 +102,8 @@ std::string problem_text(const Report& report, std::size_t at) {
 std::string text(const Report& report) {
   std::string text = fmt::format("{}, {}, commit {}, {}\n", report.device.name, report.device.simd,
                                  measure::commit(), measure::compiler());
-  text += measure::paragraph(fmt::format("flops = {}", forward_flops_formula()), 0, columns);
-  text += measure::paragraph(fmt::format("bytes = {}", minimum_bytes_formula()), 0, columns);
+  text += measure::paragraph(fmt::format("flops = {}", flops_formula(report.pass)), 0, columns);
+  text += measure::paragraph(fmt::format("bytes = {}", bytes_formula(report.pass)), 0, columns);
   text += limits_text(report) + "\n";
   for (std::size_t at = 0; at < report.problems.size(); ++at) text += problem_text(report, at) + "\n";
   text += measure::paragraph(

@@ -1,18 +1,58 @@
 #include "bench/workload.hpp"
 
+#include "inputs/draw_dout.hpp"
+#include "runmax/backward.hpp"
+
 namespace runmax::bench {
 
-Result<Workload> make_workload(const Problem& problem, measure::MemoryLedger& ledger) {
+std::string_view pass_name(Pass pass) { return pass == Pass::forward ? "forward" : "backward"; }
+
+double pass_flops(const Problem& problem, Pass pass) {
+  return pass == Pass::forward ? forward_flops(problem) : backward_flops(problem);
+}
+
+double pass_bytes(const Problem& problem, Pass pass) {
+  const double forward = minimum_bytes(problem);
+  if (pass == Pass::forward) return forward;
+  // All but LSE doubles.
+  double query_rows = static_cast<double>(problem.batch) * static_cast<double>(problem.query_len);
+  if (!problem.varlen.empty()) {
+    query_rows = 0;
+    for (const SequenceLengths& s : problem.varlen) query_rows += static_cast<double>(s.query_len);
+  }
+  return 2 * forward - 4 * query_rows * static_cast<double>(problem.query_heads);
+}
+
+std::string_view flops_formula(Pass pass) {
+  return pass == Pass::forward ? forward_flops_formula() : backward_flops_formula();
+}
+
+std::string bytes_formula(Pass pass) {
+  const std::string forward(minimum_bytes_formula());
+  return pass == Pass::forward
+             ? forward
+             : "2 * forward's - 4 * query_heads * query_len * batch; forward's = " + forward;
+}
+
+Result<Workload> make_workload(const Problem& problem, Pass pass, measure::MemoryLedger& ledger) {
+  if (problem.dtype != DType::f32 || problem.mask || problem.bias || problem.alibi || problem.sink ||
+      problem.dropout > 0 || problem.page_size > 0 || problem.seqused || !problem.varlen.empty())
+    return Status(
+        StatusCode::unsupported,
+        "bench: times f32 without mask, bias, alibi, sink, dropout, paged, seqused or varlen so far, got " +
+            to_text(problem));
   Workload workload;
   workload.problem = problem;
+  workload.pass = pass;
   workload.drawn = inputs::draw(problem);
+  if (pass == Pass::backward) workload.drawn_dout = inputs::draw_dout(problem);
   struct Operand {
     measure::Buffer* buffer;
     const std::vector<float>* values;
   };
   for (const Operand& operand :
        {Operand{&workload.q, &workload.drawn.q}, Operand{&workload.k, &workload.drawn.k},
-        Operand{&workload.v, &workload.drawn.v}}) {
+        Operand{&workload.v, &workload.drawn.v}, Operand{&workload.dout, &workload.drawn_dout}}) {
     const std::size_t bytes = operand.values->size() * sizeof(float);
     Result<measure::Buffer> buffer = measure::Buffer::allocate({}, bytes, ledger);
     if (!buffer.ok()) return buffer.status();

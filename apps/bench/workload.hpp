@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "inputs/draw.hpp"
@@ -11,16 +12,30 @@
 
 namespace runmax::bench {
 
+enum class Pass { forward, backward };
+
+// "forward" or "backward".
+std::string_view pass_name(Pass pass);
+
+// What a pass costs at least, by formulas that are printed. Backward's bytes: Q, K, V, O, dO and LSE read
+// once, dQ, dK and dV written once.
+double pass_flops(const Problem& problem, Pass pass);
+double pass_bytes(const Problem& problem, Pass pass);
+std::string_view flops_formula(Pass pass);
+std::string bytes_formula(Pass pass);
+
 struct Workload {
   Problem problem;
+  Pass pass = Pass::forward;
   inputs::HostInputs drawn;
-  measure::Buffer q, k, v;  // what `drawn` holds, at cache-line boundaries
+  std::vector<float> drawn_dout;  // backward alone
+  measure::Buffer q, k, v, dout;  // what was drawn, at cache-line boundaries
 
-  double flops() const { return forward_flops(problem); }
-  double bytes() const { return minimum_bytes(problem); }
+  double flops() const { return pass_flops(problem, pass); }
+  double bytes() const { return pass_bytes(problem, pass); }
 };
 
 // Draws and lays out the inputs. `ledger` must outlive them.
-Result<Workload> make_workload(const Problem& problem, measure::MemoryLedger& ledger);
+Result<Workload> make_workload(const Problem& problem, Pass pass, measure::MemoryLedger& ledger);
 
 }  // namespace runmax::bench

@@ -59,6 +59,7 @@ ExitCode bench_command(const BenchArguments& arguments) {
   options.caches.clear();
   if (warm) options.caches.push_back(measure::CacheState::warm);
   if (cold) options.caches.push_back(measure::CacheState::cold);
+  options.pass = arguments.backward ? bench::Pass::backward : bench::Pass::forward;
   options.rounds = arguments.repeat;
   options.time_limit_s = arguments.time_limit;
   options.progress = [&](const std::string& stage) { progress(stage); };

@@ -93,9 +93,10 @@ struct BenchArguments {
   std::string simd;                      // an instruction set; empty: the best
   std::vector<std::int64_t> threads{0};  // 0 is all
   std::string cache = "both";            // "warm", "cold" or "both"
-  std::string peers;                     // the command of a program with peers; empty: none
-  int repeat = 0;                        // rounds; 0 is automatic
-  double time_limit = 20;                // seconds of timing, if the rounds are automatic
+  bool backward = false;
+  std::string peers;       // the command of a program with peers; empty: none
+  int repeat = 0;          // rounds; 0 is automatic
+  double time_limit = 20;  // seconds of timing, if the rounds are automatic
   bool json = false;
 };
 ExitCode bench_command(const BenchArguments& arguments);

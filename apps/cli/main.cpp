@@ -235,6 +235,7 @@ int main(int argc, char** argv) {
       app, "bench", "Time kernels on problems, beside what this machine can do at most",
       "  runmax bench hq8:q2048:d64 hq8:q2048:d64:causal\n"
       "  runmax bench q4096:d64 --kernel cpu_online,cpu_naive\n"
+      "  runmax bench hq8:q2048:d64 --backward --peers\n"
       "  runmax bench hq8:q2048:d128 --threads 1,2 --json > bench.json\n"
       "  runmax bench hq32:hk8:q1:k32768:d128 --simd AVX2\n\n"
       "Every kernel is compared with the double-precision reference first; one that a gate rejects is not\n"
@@ -250,6 +251,8 @@ int main(int argc, char** argv) {
   bench_app->add_option("--simd", bench.simd,
                         "Use only this instruction set, in kernels and probes: AVX2, SSE4");
   bench_app->add_option("--cache", bench.cache, "warm, cold or both")->capture_default_str();
+  bench_app->add_flag("--backward", bench.backward,
+                      "Time the gradients instead; --kernel names a backward kernel");
   bool bench_peers = false;
   bench_app->add_flag("--peers", bench_peers, "Also PyTorch and ggml in the same turns, by bench/peers-cpu");
   bench_app->add_option("--peers-command", bench.peers,

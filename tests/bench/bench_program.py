@@ -90,6 +90,17 @@ def claim_turns():
                               "scales": bool, "tries": int})
 
 
+def claim_backward():
+    record = bench_json("hq4:hk2:q90:k100:d32:causal", "--backward", "--threads", "1")
+    assert [s["folder"] for s in record["kernel_sources"]] == ["src/kernels/backward/cpu"]
+    assert record["flops_formula"] == "2 * visible_pairs * (3 * head_dim + 2 * value_dim)", record["flops_formula"]
+    pairs = 4 * sum(11 + i for i in range(90))
+    for r in record["results"]:
+        assert r["pass"] == "backward" and r["kernel"] == "cpu_backward" and r["gate"] == "gradient gate", r
+        assert 0 < r["gate_fraction"] < 1 and r["flops"] == 2 * pairs * 160, r
+        assert r["bytes"] == 4 * 32 * 4 * (4 * 90 + 2 * 100) + 4 * 4 * 90, r
+
+
 def claim_text():
     done = run("q64:d64", "hq4:hk2:q1:k500:d64", "--repeat", "3", ok=(0, 1))
     assert ("FAILED" in done.stdout) == (done.returncode == 1)
@@ -118,7 +129,7 @@ def claim_errors():
                             (["q64:d64", "--kernel", "nobody"], "nobody"), (["q64:d64", "--repeat", "-2"], "-2"),
                             (["q64:d64", "--time-limit", "0"], "--time-limit"), (["q64:d64", "--simd", "AVX9"], "AVX9"),
                             (["q64:d64", "--cache", "hot"], "hot"), (["q64:d64", "--device", "cuda"], "cuda"),
-                            (["q64:hq3:hk2:d64"], "kv_heads"), (["q0:k5:d64"], "query"), ([], "problem"),
+                            (["q64:hq3:hk2:d64"], "kv_heads"), (["q64:d64:bf16"], "bf16"), (["q64:d64:mask"], "mask"), (["q0:k5:d64"], "query"), ([], "problem"),
                             (["q64:d64", "--wrong"], "--wrong")):
         done = run(*arguments, ok=(2,))
         assert done.stdout == "", arguments

@@ -32,10 +32,14 @@ class Suspect final : public Contender {
     identity_.implementation = behaviour.name;
   }
   const Identity& identity() const override { return identity_; }
-  Result<check::Answer> answer() override {
-    Result<check::Answer> answer = engine_->answer();
-    if (answer.ok()) answer.value().o.at(0, 1, 3, 5) += behaviour_.wrong_by;
-    return answer;
+  Result<Output> output() override {
+    Result<Output> output = engine_->output();
+    if (!output.ok()) return output;
+    if (output.value().dk.empty())
+      output.value().attention.o.at(0, 1, 3, 5) += behaviour_.wrong_by;
+    else
+      output.value().dk[777] += behaviour_.wrong_by;
+    return output;
   }
   Result<bool> unchanged() override { return !behaviour_.changes; }
   Result<double> time(int runs) override {
@@ -52,20 +56,20 @@ class Suspect final : public Contender {
 };
 
 Report bench_of(const std::string& problem, const std::vector<Behaviour>& suspects,
-                std::vector<std::string> kernels = {"cpu_online"}, int rounds = 3) {
+                Pass pass = Pass::forward) {
   static measure::MemoryLedger ledger;
   SessionOptions options;
   options.facts = cpu();
-  options.kernels = std::move(kernels);
+  options.kernels = {""};
+  options.pass = pass;
   options.threads = {1};
-  options.rounds = rounds;
+  options.rounds = 3;
   options.copy_bytes = 1 << 20;
   options.others = [&](const Workload& workload) -> Result<Others> {
     Others others;
     for (const Behaviour& behaviour : suspects)
       others.contenders.push_back(std::make_unique<Suspect>(
-          make_engine(workload, options.facts, {.kernel = "cpu_online", .threads = 1}, ledger).value(),
-          behaviour));
+          make_engine(workload, options.facts, {.kernel = "", .threads = 1}, ledger).value(), behaviour));
     return others;
   };
   Result<Report> report = run_session({parse_problem(problem).value()}, options);
@@ -92,6 +96,25 @@ TEST(BenchSession, AnAnswerOfNaNIsNeverTimed) {
       bench_of("hq2:q96:d64", {{.wrong_by = std::numeric_limits<float>::quiet_NaN(), .timed = &timed}});
   EXPECT_EQ(report.entries[1].outcome, Outcome::rejected);
   EXPECT_EQ(timed, 0);
+}
+
+TEST(BenchSession, AWrongGradientIsNamedAndNeverTimed) {
+  int timed = 0;
+  const Report report = bench_of("hq4:hk2:q96:k70:d64:causal",
+                                 {{.wrong_by = 1e-3f, .timed = &timed}, {.wrong_by = 0}}, Pass::backward);
+  ASSERT_EQ(report.entries.size(), 3u);
+  EXPECT_EQ(report.entries[0].outcome, Outcome::ok) << report.entries[0].reason;
+  EXPECT_GT(report.entries[0].gate_fraction, 0);
+  EXPECT_LT(report.entries[0].gate_fraction, 1);
+  EXPECT_EQ(report.entries[1].outcome, Outcome::rejected);
+  // Element 777 is channel 9 of key 12.
+  EXPECT_NE(report.entries[1].reason.find("dk[0,0,12,9]"), std::string::npos) << report.entries[1].reason;
+  EXPECT_EQ(timed, 0);
+  EXPECT_EQ(report.entries[2].outcome, Outcome::ok) << report.entries[2].reason;
+  // Five products over the visible pairs: 2 * 4 heads * pairs * (3 * 64 + 2 * 64).
+  EXPECT_EQ(report.flops(0), 2.0 * visible_pairs(report.problems[0]) * 320);
+  // Q, O, dO and dQ of 4 * 96 rows, K, V, dK and dV of 2 * 70, LSE.
+  EXPECT_EQ(report.bytes(0), 4.0 * 64 * 4 * (4 * 96 + 2 * 70) + 4 * 4 * 96);
 }
 
 TEST(BenchSession, MoreThanTheMachineCanDoFailsTheBench) {

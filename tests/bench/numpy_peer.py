@@ -22,6 +22,8 @@ class Plain:
     name, kernel, computed_as = "numpy", "plain", "f64"
 
     def prepare(self, p):
+        if p.backward:
+            raise peers_cpu.Refusal("has no backward")
         if p.head_dim == 48:
             raise peers_cpu.Refusal("has no 48")
         group = p.query_heads // p.kv_heads
