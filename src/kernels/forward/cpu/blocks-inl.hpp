@@ -62,15 +62,15 @@ template <int rows, Into into>
 HWY_NOINLINE void score_strip(const ScoreTile& t, std::int64_t first, std::int64_t tiles, TileKeys panels,
                               const ScoreStep& step) {
   const std::int64_t panel_stride = t.head_dim * forward_tile.panel;
-  const float* q = t.q + first * t.head_dim + step.c0 * forward_tile.rows;
+  const float* q = t.q + first * t.head_dim + step.c0;
   float* lane_max = step.last && t.lane_max ? t.lane_max + first * forward_tile.panel : nullptr;
   float* scores = t.scores + first * t.scores_stride;
   const auto strip = [&](auto vectors, std::int64_t key) HWY_ATTR {
     score_register_tiles<rows, decltype(vectors)::value, into>(
-        tiles, q, forward_tile.rows * t.head_dim,
+        tiles, q, t.head_dim,
         t.k + key / forward_tile.panel * panel_stride + step.c0 * forward_tile.panel +
             key % forward_tile.panel,
-        panel_stride, step.depth, scores + key, t.scores_stride, lane_max);
+        panel_stride, step.depth, scores + key, t.scores_stride, lane_max, t.ahead);
   };
   std::int64_t key = panels.begin * forward_tile.panel;
   const std::int64_t end = panels.end * forward_tile.panel;
@@ -110,6 +110,14 @@ inline void scores(const ScoreTile& t) {
       static_cast<std::int32_t>(std::max<std::int64_t>(tile_width / forward_tile.panel, 1));
   if (t.lane_max)
     std::fill(t.lane_max, t.lane_max + t.rows * forward_tile.panel, std::numeric_limits<float>::lowest());
+  if (t.head_dim == 0) {
+    // Sums of nothing.
+    for (std::int64_t r = 0; r < t.rows; ++r) {
+      std::fill_n(t.scores + r * t.scores_stride, hull(t.keys, t.rows).end, 0.0f);
+      if (t.lane_max) std::fill_n(t.lane_max + r * forward_tile.panel, forward_tile.panel, 0.0f);
+    }
+    return;
+  }
   const std::int64_t steps =
       std::max<std::int64_t>((t.head_dim + forward_tile.depth - 1) / forward_tile.depth, 1);
   const std::int64_t depth = (t.head_dim + steps - 1) / steps;
@@ -263,7 +271,7 @@ HWY_NOINLINE void value_strip(const ValueTile& t, const ValueGroup& group, std::
     value_register_tiles<rows, decltype(vectors)::value, into, from>(
         tiles, t.weights + first * t.weights_stride + keys.begin, t.weights_stride,
         group.v + keys.begin * group.stride + channel, group.stride, keys.end - keys.begin, out + channel,
-        out_stride);
+        out_stride, decltype(vectors)::value * lanes);
   };
   std::int64_t c = 0;
   for (; c + tile_width <= group.width; c += tile_width)
@@ -334,7 +342,6 @@ HWY_INLINE void ragged_values(const ValueTile& t, const ValueGroup& group, std::
 HWY_INLINE void rescale_rows(const ValueTile& t) {
   const Floats d;
   for (std::int64_t r = 0; r < t.rows; ++r) {
-    if (t.rescale[r] == 1.0f) continue;
     const Vector factor = hn::Set(d, t.rescale[r]);
     float* out = t.out + r * t.padded_value_dim;
     for (std::int64_t c = 0; c < t.padded_value_dim; c += lanes)

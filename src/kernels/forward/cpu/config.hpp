@@ -6,9 +6,10 @@
 namespace runmax::cpu {
 
 struct ForwardTile {
-  std::int64_t rows;     // query rows of a register tile
-  std::int64_t panel;    // keys of a packed panel of K; value channels are padded to the same multiple
-  std::int64_t block_q;  // query rows of a work item
+  std::int64_t rows;           // query rows of a register tile
+  std::int64_t panel;          // keys of a packed panel of K; value channels are padded to the same multiple
+  std::int64_t block_q;        // query rows of a work item: keys are read from beyond the second-level cache
+  std::int64_t small_block_q;  //   half as often as with the small one, which makes more items of little work
   std::int64_t
       score_rows;  // query rows whose scores exist at one time, so that they stay in the first-level cache
   std::int64_t block_kv;     // keys between two updates of a row's maximum
@@ -21,7 +22,8 @@ struct ForwardTile {
 // that term comes first, which at 512 is more than the lesson gate allows (NOTES.md).
 inline constexpr ForwardTile forward_tile{.rows = 6,
                                           .panel = 16,
-                                          .block_q = 96,
+                                          .block_q = 192,
+                                          .small_block_q = 96,
                                           .score_rows = 48,
                                           .block_kv = 512,
                                           .value_group = 64,
@@ -29,6 +31,7 @@ inline constexpr ForwardTile forward_tile{.rows = 6,
                                           .depth = 128};
 
 static_assert(forward_tile.block_q % forward_tile.score_rows == 0);
+static_assert(forward_tile.small_block_q % forward_tile.score_rows == 0);
 static_assert(forward_tile.score_rows % forward_tile.rows == 0);
 static_assert(forward_tile.block_kv % forward_tile.chain == 0);
 static_assert(forward_tile.chain % forward_tile.panel == 0);
@@ -46,8 +49,14 @@ struct SplitPolicy {
 };
 inline constexpr SplitPolicy split_policy{.items = 128, .keys = 1024};
 
+// Work items of a call from which on they take block_q rows.
+inline constexpr std::int64_t enough_items = 64;
+
 // Rows of K and V asked for ahead of their use where they come from memory.
 inline constexpr std::int64_t prefetch_rows = 48;
+
+// K and V of the next head are asked for while this one is computed if they are no more floats than this.
+inline constexpr std::int64_t most_floats_ahead = 1 << 17;
 
 // Workspace regions begin at multiples of this.
 inline constexpr std::int64_t region_bytes = 64;

@@ -64,13 +64,18 @@ class Geometry {
         sequence_(sequence),
         group_(p.kv_heads == 0 ? 1 : p.query_heads / p.kv_heads),
         rows_(group_ * sequence.query_len),
-        row_tiles_(ceil_div(rows_, forward_tile.block_q)),
-        kv_heads_(p.query_heads == 0 ? 0 : p.batch * p.kv_heads) {}
+        kv_heads_(p.query_heads == 0 ? 0 : p.batch * p.kv_heads),
+        block_q_(kv_heads_ * ceil_div(rows_, forward_tile.block_q) >= enough_items
+                     ? forward_tile.block_q
+                     : forward_tile.small_block_q),
+        row_tiles_(ceil_div(rows_, block_q_)),
+        all_visible_(p.causal == Causal::none && p.window == Window{}) {}
 
   const Problem& problem() const { return problem_; }
   const Sequence& sequence() const { return sequence_; }
   std::int64_t kv_heads() const { return kv_heads_; }    // of the whole batch
   std::int64_t rows() const { return rows_; }            // of one KV head
+  std::int64_t block_q() const { return block_q_; }      // of a row tile
   std::int64_t row_tiles() const { return row_tiles_; }  // of one KV head
 
   RowAddress address(std::int64_t kv_head, std::int64_t row) const {
@@ -79,6 +84,7 @@ class Geometry {
   }
 
   KeyRange keys(std::int64_t row) const {
+    if (all_visible_) return {0, sequence_.kv_len};
     return visible_keys(problem_.causal, problem_.window, sequence_.query_len, sequence_.kv_len,
                         row % sequence_.query_len);
   }
@@ -90,7 +96,8 @@ class Geometry {
  private:
   const Problem& problem_;
   Sequence sequence_;
-  std::int64_t group_, rows_, row_tiles_, kv_heads_;
+  std::int64_t group_, rows_, kv_heads_, block_q_, row_tiles_;
+  bool all_visible_;
 };
 
 // Why sizes and offsets of this problem do not fit in 64 bits, or nothing. In double, so that nothing
@@ -172,28 +179,22 @@ void for_each_run(const Geometry& geometry, std::int64_t kv_head, std::int64_t f
   }
 }
 
-// Packs `rows` query rows, which may lie in several heads, beginning at `first`. `stage` holds a register
-// tile of rows; for f32 it is not used.
-inline void pack_query_tile(const Geometry& geometry, const TensorView& q, std::int64_t kv_head,
-                            std::int64_t first, std::int64_t rows, double factor, float* stage,
-                            float* packed) {
+// Copies `rows` query rows, which may lie in several heads, beginning at `first`, times `factor`. `stage`
+// holds a register tile of rows; for f32 it is not used.
+inline void scale_query_tile(const Geometry& geometry, const TensorView& q, std::int64_t kv_head,
+                             std::int64_t first, std::int64_t rows, double factor, float* stage, float* to) {
   const std::int64_t head_dim = geometry.problem().head_dim;
-  // The rows that fill up the last register tile are never used, but must be numbers that cost nothing.
-  const std::int64_t whole = rows / forward_tile.rows * forward_tile.rows;
-  std::fill(packed + whole * head_dim, packed + packed_query_floats(rows, head_dim), 0.0f);
   for_each_run(
       geometry, kv_head, first, rows, [&](const RowAddress& at, std::int64_t done, std::int64_t count) {
         const std::int64_t batch = geometry.tensor_batch(at.batch), row = geometry.tensor_row(at);
         if (q.dtype == DType::f32) {
-          pack_queries(head_rows(q, batch, at.head, row), done, count, head_dim, factor, packed);
+          scale_rows(head_rows(q, batch, at.head, row), count, head_dim, factor, to + done * head_dim);
           return;
         }
-        // Up to the end of a register tile at a time.
-        for (std::int64_t r = 0; r < count;) {
-          const std::int64_t some = std::min(count - r, forward_tile.rows - (done + r) % forward_tile.rows);
+        for (std::int64_t r = 0; r < count; r += forward_tile.rows) {
+          const std::int64_t some = std::min(count - r, forward_tile.rows);
           element_functions().widen(element_rows(q, batch, at.head, row + r), some, head_dim, stage);
-          pack_queries({stage, head_dim, 1}, done + r, some, head_dim, factor, packed);
-          r += some;
+          scale_rows({stage, head_dim, 1}, some, head_dim, factor, to + (done + r) * head_dim);
         }
       });
 }

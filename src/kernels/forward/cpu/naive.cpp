@@ -10,7 +10,7 @@ namespace runmax::cpu {
 namespace {
 
 // Rows whose register tiles are handed out together.
-constexpr std::int64_t block_rows = forward_tile.block_q;
+constexpr std::int64_t block_rows = forward_tile.small_block_q;
 
 // Floats from one row of the matrix to the next; never a multiple of 1 KiB, which would send a register
 // tile's rows to the same cache sets and charge more to the matrix than its size.
@@ -38,7 +38,7 @@ struct Memory {
     max = regions.take(g.kv_heads() * g.rows());
     sum = regions.take(g.kv_heads() * g.rows());
     Regions one;
-    one.take(packed_query_floats(block_rows, p.head_dim) + block_rows * padded(p.value_dim) + 3 * block_rows);
+    one.take(block_rows * p.head_dim + block_rows * padded(p.value_dim) + 3 * block_rows);
     scratch_floats = one.bytes() / static_cast<std::int64_t>(sizeof(float));
     scratch = regions.take(std::max(threads, 1) * scratch_floats);
     bytes = regions.bytes();
@@ -64,14 +64,14 @@ class NaiveRun {
   void run() {
     pack();
     const auto each_block = [&](auto phase) {
-      const std::int64_t blocks = geometry_.row_tiles();
+      const std::int64_t blocks = ceil_div(geometry_.rows(), block_rows);
       workers_.for_each(geometry_.kv_heads() * blocks, [&](std::int64_t worker, std::int64_t item) {
         Block block;
         block.kv_head = item / blocks;
         block.first = item % blocks * block_rows;
         block.rows = std::min(block_rows, geometry_.rows() - block.first);
         block.q = memory_.scratch + worker * memory_.scratch_floats;
-        block.out = block.q + packed_query_floats(block_rows, problem_.head_dim);
+        block.out = block.q + block_rows * problem_.head_dim;
         block.rescale = block.out + block_rows * value_dim_;
         block.keys = reinterpret_cast<TileKeys*>(block.rescale + block_rows);
         phase(block);
@@ -133,8 +133,8 @@ class NaiveRun {
   }
 
   void store_scores(const Block& block) const {
-    pack_query_tile(geometry_, tensors_.q, block.kv_head, block.first, block.rows, scale_.query_factor,
-                    nullptr, block.q);
+    scale_query_tile(geometry_, tensors_.q, block.kv_head, block.first, block.rows, scale_.query_factor,
+                     nullptr, block.q);
     for (std::int64_t key = 0; key < problem_.kv_len; key += forward_tile.block_kv) {
       if (!set_keys(block, key)) continue;
       ScoreTile tile;
@@ -220,7 +220,7 @@ void fill_naive_plan(Plan& plan, const DeviceFacts& facts, const PlanOptions& op
   plan.block_q = block_rows;
   plan.block_kv = forward_tile.block_kv;
   plan.num_splits = 1;
-  plan.work_items = geometry.kv_heads() * geometry.row_tiles();
+  plan.work_items = geometry.kv_heads() * ceil_div(geometry.rows(), block_rows);
   plan.threads = threads_for(plan.work_items, facts, options);
   plan.workspace_bytes =
       plan.work_items == 0 ? 0 : static_cast<std::size_t>(Memory(geometry, plan.threads, nullptr).bytes);

@@ -8,6 +8,7 @@
 #include "kernels/forward/cpu/kv_rows.hpp"
 #include "kernels/forward/cpu/launch.hpp"
 #include "kernels/forward/cpu/options.hpp"
+#include "kernels/forward/cpu/rows_ahead.hpp"
 #include "kernels/forward/cpu/tiles.hpp"
 #include "kernels/forward/cpu/work.hpp"
 #include "runtime/workers.hpp"
@@ -43,20 +44,25 @@ std::int64_t choose_splits(const Problem& p, const PlanOptions& options) {
   if (p.batch_invariant) return std::min<std::int64_t>(longest, 16);
   if (p.varlen.empty()) {
     const Geometry g(p);
-    const std::int64_t items = std::max<std::int64_t>(g.kv_heads() * g.row_tiles(), 1);
+    const std::int64_t items =
+        std::max<std::int64_t>(g.kv_heads() * ceil_div(g.rows(), forward_tile.small_block_q), 1);
     return std::min(longest, ceil_div(split_policy.items, items));
   }
   // Parts as long as gives `items` of them in all.
   double keys = 0;
   for (const SequenceLengths& lengths : p.varlen) {
     const Geometry g(p, {lengths.query_len, lengths.kv_len, 0, 0});
-    keys += static_cast<double>(p.kv_heads) * static_cast<double>(g.row_tiles()) *
+    keys += static_cast<double>(p.kv_heads) *
+            static_cast<double>(ceil_div(g.rows(), forward_tile.small_block_q)) *
             static_cast<double>(lengths.kv_len);
   }
   const double part = std::max(std::ceil(keys / static_cast<double>(split_policy.items)),
                                static_cast<double>(split_policy.keys));
   return std::min(longest, static_cast<std::int64_t>(std::ceil(static_cast<double>(p.kv_len) / part)));
 }
+
+// Keys of a register tile, or about as many: between two of them memory is asked for ahead of its use.
+constexpr std::int64_t tile_keys = 64;
 
 // One thread's memory.
 struct Scratch {
@@ -119,7 +125,7 @@ struct Memory {
     const std::int64_t rows = std::min(forward_tile.block_q, s.rows);
     const std::int64_t keys = s.own_pack ? std::min(forward_tile.block_kv, padded(s.kv_len)) : 0;
     Scratch scratch;
-    scratch.q = regions.take(packed_query_floats(rows, p.head_dim));
+    scratch.q = regions.take(rows * p.head_dim);
     const std::int64_t score_rows = std::min(forward_tile.score_rows, rows);
     scratch.scores = regions.take(score_rows * score_stride);
     scratch.lane_max = regions.take(score_rows * forward_tile.panel);
@@ -158,6 +164,7 @@ class OnlineRun {
         option_functions_(option_functions()),
         value_dim_(padded(problem_.value_dim)),
         in_place_(problem_.page_size == 0 && values_in_place(tensors.v)),
+        threads_(std::max(plan.threads, 1)),
         workers_(plan.threads) {}
 
   std::int64_t workspace_bytes() const { return memory_.bytes; }
@@ -268,10 +275,12 @@ class OnlineRun {
           in_place_ ? values_where_they_lie(v.strided(key), false) : rows_of(packed_values(job, slot), key);
       return;
     }
-    pack_keys(rows_of_head(tensors_.k, job), key, keys, scratch.stage, scratch.k);
-    scores.k = scratch.k;
-    // A few rows read V too seldom to pay for packing it.
-    const bool few_rows = geometry_of(job).rows() <= 2 * forward_tile.rows;
+    const Geometry geometry = geometry_of(job);
+    if (!sums_keys_as_rows(job, geometry)) {
+      pack_keys(rows_of_head(tensors_.k, job), key, keys, scratch.stage, scratch.k);
+      scores.k = scratch.k;
+    }
+    const bool few_rows = has_few_rows(job, geometry);
     if (in_place_ || (few_rows && v.direct() && tensors_.v.strides[3] == 1 && tensors_.v.strides[2] != 0 &&
                       problem_.value_dim == value_dim_)) {
       values.v = values_where_they_lie(v.strided(key), true);
@@ -296,6 +305,40 @@ class OnlineRun {
     return slot * schedule_.states + split * geometry.rows() + first;
   }
 
+  // A few rows read K and V too seldom to pay for packing them.
+  static bool has_few_rows(const Job& job, const Geometry& geometry) {
+    return !job.work->shared_pack && geometry.rows() <= 2 * forward_tile.rows;
+  }
+  // Their scores are summed in another order than a register tile's: not where a row alone must have the bits
+  // that it has among others.
+  bool sums_keys_as_rows(const Job& job, const Geometry& geometry) const {
+    return has_few_rows(job, geometry) && !problem_.batch_invariant;
+  }
+
+  // Scores of a few rows, with keys as they lie, or side by side if their channels are not.
+  void few_rows_scores(const Scratch& scratch, const ScoreTile& scores, const Job& job, std::int64_t key,
+                       std::int64_t keys) const {
+    FewRowsTile few;
+    few.q = scores.q;
+    few.head_dim = scores.head_dim;
+    few.rows = scores.rows;
+    few.keys = scores.keys;
+    few.scores = scores.scores;
+    few.scores_stride = scores.scores_stride;
+    const KvRows k = rows_of_head(tensors_.k, job);
+    few.from_memory = k.direct() && tensors_.k.strides[3] == 1;
+    if (few.from_memory) {
+      few.k = k.strided(key);
+    } else {
+      k.for_each_piece(key, keys, few.head_dim, scratch.stage,
+                       [&](std::int64_t done, std::int64_t count, const StridedRows& rows) {
+                         scale_rows(rows, count, few.head_dim, 1.0, scratch.k + done * few.head_dim);
+                       });
+      few.k = {scratch.k, few.head_dim, 1};
+    }
+    functions_.few_rows_scores(few);
+  }
+
   void compute(std::int64_t worker, const Job& job, std::int64_t slot, std::int64_t item) const {
     const SequenceWork& w = *job.work;
     const Geometry geometry = geometry_of(job);
@@ -305,8 +348,8 @@ class OnlineRun {
     const std::int64_t tile = w.row_tiles - 1 - item / w.splits;
     Regions regions(memory_.scratch + worker * memory_.scratch_floats);
     Scratch scratch = Memory::scratch_of(problem_, schedule_, regions);
-    const std::int64_t first = tile * forward_tile.block_q;
-    const std::int64_t rows = std::min(forward_tile.block_q, geometry.rows() - first);
+    const std::int64_t first = tile * geometry.block_q();
+    const std::int64_t rows = std::min(geometry.block_q(), geometry.rows() - first);
     if (schedule_.num_splits > 1) {
       const std::int64_t state = state_of(geometry, slot, split, first);
       scratch.out = memory_.partial_out + state * value_dim_;
@@ -330,15 +373,18 @@ class OnlineRun {
     const std::int64_t end = std::min(all.end, split_end);
 
     if (begin < end) {
-      pack_query_tile(geometry, tensors_.q, job.kv_head, first, rows, scale_.query_factor, scratch.stage,
-                      scratch.q);
+      scale_query_tile(geometry, tensors_.q, job.kv_head, first, rows, scale_.query_factor, scratch.stage,
+                       scratch.q);
+      Ahead ahead;
+      if (schedule_.num_splits == 1) ahead = rows_ahead(geometry, tensors_, job.kv_head, tile, threads_);
+      ahead.spread(ceil_div(rows, forward_tile.rows) * ceil_div(end - begin, tile_keys));
       // Tiles lie at fixed keys of the split, whatever the rows see: a row's sums have the same bits in any
       // tile.
       for (std::int64_t key =
                split_begin + (begin - split_begin) / forward_tile.block_kv * forward_tile.block_kv;
            key < end; key += forward_tile.block_kv)
         add_tile(scratch, job, geometry, slot, first, rows, key,
-                 std::min(key + forward_tile.block_kv, split_end));
+                 std::min(key + forward_tile.block_kv, split_end), ahead);
     }
     if (schedule_.num_splits > 1) return;
     store_rows(geometry, tensors_, functions_, job.kv_head, first, rows, scratch.out, scratch.states.max,
@@ -346,7 +392,8 @@ class OnlineRun {
   }
 
   void add_tile(const Scratch& scratch, const Job& job, const Geometry& geometry, std::int64_t slot,
-                std::int64_t first, std::int64_t rows, std::int64_t key, std::int64_t end) const {
+                std::int64_t first, std::int64_t rows, std::int64_t key, std::int64_t end,
+                Ahead& ahead) const {
     for (std::int64_t r = 0; r < rows; ++r) {
       const KeyRange keys = scratch.visible[r];
       const std::int64_t low = std::clamp(keys.begin, key, end);
@@ -361,10 +408,12 @@ class OnlineRun {
     scores.scores_stride = score_stride;
     // Options move the maximum: their own pass finds it.
     scores.lane_max = options_.transforms() ? nullptr : scratch.lane_max;
+    scores.ahead = &ahead;
     WeightTile weights;
     weights.scores = scratch.scores;
     weights.scores_stride = score_stride;
-    weights.lane_max = scratch.lane_max;
+    const bool keys_as_rows = sums_keys_as_rows(job, geometry);
+    weights.lane_max = keys_as_rows && !options_.transforms() ? nullptr : scratch.lane_max;
     weights.exponent_scale = scale_.exponent_scale;
     ValueTile values;
     values.weights = scratch.scores;
@@ -379,7 +428,10 @@ class OnlineRun {
       weights.states = {scratch.states.max + r, scratch.states.sum + r, scratch.states.rescale + r};
       values.rescale = weights.states.rescale;
       values.out = scratch.out + r * value_dim_;
-      functions_.scores(scores);
+      if (keys_as_rows)
+        few_rows_scores(scratch, scores, job, key, end - key);
+      else
+        functions_.scores(scores);
       if (options_.transforms()) transform(scratch, scores, geometry, job.kv_head, first + r, key);
       functions_.weights(weights);
       if (options_.drops()) drop(scores, geometry, job.kv_head, first + r, key);
@@ -444,8 +496,8 @@ class OnlineRun {
   // online_softmax.hpp.
   void merge(const Job& job, std::int64_t slot, std::int64_t tile) const {
     const Geometry geometry = geometry_of(job);
-    const std::int64_t first = tile * forward_tile.block_q;
-    const std::int64_t rows = std::min(forward_tile.block_q, geometry.rows() - first);
+    const std::int64_t first = tile * geometry.block_q();
+    const std::int64_t rows = std::min(geometry.block_q(), geometry.rows() - first);
     const std::int64_t states = state_of(geometry, slot, 0, first);
     const auto exp = [this](float x) { return weight_of(x); };
     for (std::int64_t at = states; at < states + rows; ++at) {
@@ -492,6 +544,7 @@ class OnlineRun {
   const OptionFunctions& option_functions_;
   std::int64_t value_dim_;
   bool in_place_;
+  std::int64_t threads_;
   Workers workers_;
 };
 
@@ -506,7 +559,7 @@ std::optional<std::string> online_refuses(const Problem& p, const DeviceFacts& f
 
 void fill_online_plan(Plan& plan, const DeviceFacts& facts, const PlanOptions& options) {
   const Problem& p = plan.problem;
-  plan.block_q = forward_tile.block_q;
+  plan.block_q = Geometry(plan.problem).block_q();
   plan.block_kv = forward_tile.block_kv;
   plan.num_splits = choose_splits(p, options);
   plan.work_items = Schedule(p, plan.num_splits, 1).compute_items;

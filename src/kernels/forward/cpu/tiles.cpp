@@ -16,6 +16,7 @@
 #include <hwy/highway.h>
 
 #include "kernels/forward/cpu/blocks-inl.hpp"
+#include "kernels/forward/cpu/few_rows-inl.hpp"
 #include "kernels/forward/cpu/masked_values-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -77,16 +78,53 @@ inline void pack_keys(const StridedRows& source, std::int64_t keys, std::int64_t
   }
 }
 
-// A register tile of six query rows with neighbouring channels, times a power of two that floats hold.
+// A register tile of six query rows with neighbouring channels, times a power of two that floats hold: by two
+// 4 x 4 transposes, of rows 0 to 3 and of rows 2 to 5.
 inline void pack_query_rows(const StridedRows& source, std::int64_t head_dim, float factor, float* packed) {
+  static_assert(tile_rows == 6);
   const float* row[tile_rows];
   for (int r = 0; r < tile_rows; ++r) row[r] = source.data + r * source.row_stride;
-  for (std::int64_t c = 0; c < head_dim; ++c) {
+  std::int64_t c = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::FixedTag<float, 4> d4;
+  const hn::Repartition<double, decltype(d4)> d2;
+  const auto times = hn::Set(d4, factor);
+  for (; c + 4 <= head_dim; c += 4) {
     // Rows are read across: the processor's own prefetch does not see the next six coming.
     if (c % forward_tile.panel == 0)
       for (int r = 0; r < tile_rows; ++r) hwy::Prefetch(row[r] + tile_rows * source.row_stride + c);
+    for (int first : {0, 2}) {
+      const auto r0 = hn::Mul(times, hn::LoadU(d4, row[first] + c));
+      const auto r1 = hn::Mul(times, hn::LoadU(d4, row[first + 1] + c));
+      const auto r2 = hn::Mul(times, hn::LoadU(d4, row[first + 2] + c));
+      const auto r3 = hn::Mul(times, hn::LoadU(d4, row[first + 3] + c));
+      const auto low01 = hn::BitCast(d2, hn::InterleaveLower(d4, r0, r1));
+      const auto low23 = hn::BitCast(d2, hn::InterleaveLower(d4, r2, r3));
+      const auto high01 = hn::BitCast(d2, hn::InterleaveUpper(d4, r0, r1));
+      const auto high23 = hn::BitCast(d2, hn::InterleaveUpper(d4, r2, r3));
+      float* to = packed + c * tile_rows + first;
+      hn::StoreU(hn::BitCast(d4, hn::InterleaveLower(d2, low01, low23)), d4, to);
+      hn::StoreU(hn::BitCast(d4, hn::InterleaveUpper(d2, low01, low23)), d4, to + tile_rows);
+      hn::StoreU(hn::BitCast(d4, hn::InterleaveLower(d2, high01, high23)), d4, to + 2 * tile_rows);
+      hn::StoreU(hn::BitCast(d4, hn::InterleaveUpper(d2, high01, high23)), d4, to + 3 * tile_rows);
+    }
+  }
+#endif
+  for (; c < head_dim; ++c) {
     RUNMAX_UNROLL
     for (int r = 0; r < tile_rows; ++r) packed[c * tile_rows + r] = factor * row[r][c];
+  }
+}
+
+inline void scale_rows(const StridedRows& source, std::int64_t rows, std::int64_t channels, float factor,
+                       float* to) {
+  const Floats d;
+  const Vector times = hn::Set(d, factor);
+  const float* from = source.data;
+  for (std::int64_t r = 0; r < rows; ++r, from += source.row_stride, to += channels) {
+    std::int64_t c = 0;
+    for (; c + lanes <= channels; c += lanes) hn::StoreU(hn::Mul(times, hn::LoadU(d, from + c)), d, to + c);
+    for (; c < channels; ++c) to[c] = factor * from[c];
   }
 }
 
@@ -153,7 +191,9 @@ const TileFunctions* functions() {
                                    pack_keys,
                                    pack_values,
                                    pack_query_rows,
+                                   scale_rows,
                                    scores,
+                                   few_rows_scores,
                                    weights,
                                    largest,
                                    values,
@@ -184,17 +224,25 @@ std::int64_t packed_query_floats(std::int64_t rows, std::int64_t head_dim) {
   return (rows + forward_tile.rows - 1) / forward_tile.rows * forward_tile.rows * head_dim;
 }
 
+namespace {
+
+// A power of two in a float's normal range gives the same product in float as in double.
+bool is_normal_float(double factor) {
+  const auto narrow = static_cast<float>(factor);
+  return narrow == factor && std::abs(narrow) >= std::numeric_limits<float>::min();
+}
+
+}  // namespace
+
 void pack_queries(const StridedRows& source, std::int64_t first, std::int64_t rows, std::int64_t head_dim,
                   double factor, float* packed) {
-  // A power of two in a float's normal range gives the same product in float as in double.
-  const auto narrow = static_cast<float>(factor);
-  const bool fits = narrow == factor && std::abs(narrow) >= std::numeric_limits<float>::min();
+  const bool fits = is_normal_float(factor);
   for (std::int64_t r = 0; r < rows;) {
     const std::int64_t at = first + r;
     float* to = packed + at / forward_tile.rows * forward_tile.rows * head_dim + at % forward_tile.rows;
     const StridedRows from{source.data + r * source.row_stride, source.row_stride, source.channel_stride};
     if (fits && from.channel_stride == 1 && at % forward_tile.rows == 0 && rows - r >= forward_tile.rows) {
-      tile_functions().pack_query_rows(from, head_dim, narrow, to);
+      tile_functions().pack_query_rows(from, head_dim, static_cast<float>(factor), to);
       r += forward_tile.rows;
       continue;
     }
@@ -202,6 +250,18 @@ void pack_queries(const StridedRows& source, std::int64_t first, std::int64_t ro
       to[c * forward_tile.rows] = static_cast<float>(factor * from.data[c * from.channel_stride]);
     ++r;
   }
+}
+
+void scale_rows(const StridedRows& source, std::int64_t rows, std::int64_t channels, double factor,
+                float* to) {
+  if (is_normal_float(factor) && source.channel_stride == 1) {
+    tile_functions().scale_rows(source, rows, channels, static_cast<float>(factor), to);
+    return;
+  }
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < channels; ++c)
+      to[r * channels + c] =
+          static_cast<float>(factor * source.data[r * source.row_stride + c * source.channel_stride]);
 }
 
 }  // namespace runmax::cpu

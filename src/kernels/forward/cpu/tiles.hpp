@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/forward/cpu/ahead.hpp"
+
 namespace runmax::cpu {
 
 // The keys of a tile that a row sees, relative to the tile's first key; nothing outside is used.
@@ -39,7 +41,7 @@ struct ValueRows {
 
 // scores = Q K^T for `rows` rows and the keys of one tile.
 struct ScoreTile {
-  const float* q = nullptr;  // packed by pack_queries
+  const float* q = nullptr;  // (rows, head_dim), times a power of two
   const float* k = nullptr;  // packed by pack_keys; the tile's first panel
   std::int64_t head_dim = 0;
   std::int64_t rows = 0;
@@ -47,6 +49,19 @@ struct ScoreTile {
   float* scores = nullptr;         // (rows, scores_stride); panels that no row of a register tile sees are
   std::int64_t scores_stride = 0;  //   not written
   float* lane_max = nullptr;       // (rows, panel): largest score of each lane, over all written panels
+  Ahead* ahead = nullptr;          // asked after each register tile
+};
+
+// The same for a few rows and keys that are read once: K lies as rows with neighbouring channels.
+struct FewRowsTile {
+  const float* q = nullptr;  // (rows, head_dim), times a power of two
+  StridedRows k;             // the tile's first key
+  bool from_memory = false;  // ask for later rows ahead of time
+  std::int64_t head_dim = 0;
+  std::int64_t rows = 0;
+  const TileKeys* keys = nullptr;  // (rows)
+  float* scores = nullptr;         // (rows, scores_stride): written for the keys that some row sees
+  std::int64_t scores_stride = 0;
 };
 
 // What a row carries from tile to tile. `max` starts at the lowest finite number: then score - max is never
@@ -94,7 +109,11 @@ struct TileFunctions {
                       std::int64_t first_key, const PackedValues& packed);
   // Six rows with neighbouring channels -> [head_dim][6], times factor.
   void (*pack_query_rows)(const StridedRows& source, std::int64_t head_dim, float factor, float* packed);
+  // to (rows, channels) = rows with neighbouring channels, times factor.
+  void (*scale_rows)(const StridedRows& source, std::int64_t rows, std::int64_t channels, float factor,
+                     float* to);
   void (*scores)(const ScoreTile&);
+  void (*few_rows_scores)(const FewRowsTile&);
   void (*weights)(const WeightTile&);
   // The largest of `count` scores, NaN left out; the lowest finite number if there is none.
   float (*largest)(const float* scores, std::int64_t count);
@@ -114,6 +133,10 @@ std::int64_t packed_query_floats(std::int64_t rows, std::int64_t head_dim);
 // times `factor`, a signed power of two or 0. A product too small or too large for a float is rounded once.
 void pack_queries(const StridedRows& source, std::int64_t first, std::int64_t rows, std::int64_t head_dim,
                   double factor, float* packed);
+
+// to (rows, channels) = rows, each element times `factor`, as in pack_queries.
+void scale_rows(const StridedRows& source, std::int64_t rows, std::int64_t channels, double factor,
+                float* to);
 
 // The functions of the best instruction set that this processor and Highway's test override allow.
 const TileFunctions& tile_functions();
