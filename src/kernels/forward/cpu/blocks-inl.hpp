@@ -15,6 +15,7 @@
 
 #include "kernels/forward/cpu/exp2-inl.hpp"
 #include "kernels/forward/cpu/products-inl.hpp"
+#include "kernels/forward/cpu/reduce-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace runmax::cpu::HWY_NAMESPACE {
@@ -33,6 +34,13 @@ HWY_INLINE TileKeys hull(const TileKeys* keys, std::int64_t rows) {
     all.end = std::max(all.end, keys[r].end);
   }
   return all;
+}
+
+// True if all rows see the same keys, as most do without a mask.
+HWY_INLINE bool all_agree(const TileKeys* keys, std::int64_t rows) {
+  bool agree = true;
+  for (std::int64_t r = 1; r < rows; ++r) agree &= keys[r] == keys[0];
+  return agree;
 }
 
 // `keys` cut to [begin, end).
@@ -121,30 +129,39 @@ inline void scores(const ScoreTile& t) {
   const std::int64_t steps =
       std::max<std::int64_t>((t.head_dim + forward_tile.depth - 1) / forward_tile.depth, 1);
   const std::int64_t depth = (t.head_dim + steps - 1) / steps;
+  const auto rows_of = [&](std::int64_t first, std::int64_t rows, TileKeys part, const ScoreStep& step)
+                           HWY_ATTR {
+                             if (step.c0 == 0)
+                               score_rows<Into::fresh>(t, first, rows, part, step);
+                             else
+                               score_rows<Into::accumulate>(t, first, rows, part, step);
+                           };
+  const bool agree = all_agree(t.keys, t.rows);
   // Most register tiles touch the same panels in every group: found once, not per group.
   TileKeys panels[forward_tile.block_q / forward_tile.rows];
-  TileKeys all;
-  for (std::int64_t first = 0; first < t.rows; first += forward_tile.rows)
-    panels[first / forward_tile.rows] =
-        panels_of(t.keys + first, std::min(forward_tile.rows, t.rows - first));
-  all = hull(panels, (t.rows + forward_tile.rows - 1) / forward_tile.rows);
+  TileKeys all = panels_of(t.keys, 1);
+  if (!agree) {
+    for (std::int64_t first = 0; first < t.rows; first += forward_tile.rows)
+      panels[first / forward_tile.rows] =
+          panels_of(t.keys + first, std::min(forward_tile.rows, t.rows - first));
+    all = hull(panels, (t.rows + forward_tile.rows - 1) / forward_tile.rows);
+  }
   // A group of panels stays in the first-level cache while every row passes over it.
   for (std::int32_t g = all.begin / group * group; g < all.end; g += group)
     for (std::int64_t c0 = 0; c0 == 0 || c0 < t.head_dim; c0 += depth) {
       const ScoreStep step{c0, std::min(depth, t.head_dim - c0), c0 + depth >= t.head_dim};
+      if (agree) {
+        rows_of(0, t.rows, cut(all, g, g + group), step);
+        continue;
+      }
       for (std::int64_t first = 0, end; first < t.rows; first = end) {
         const TileKeys part = cut(panels[first / forward_tile.rows], g, g + group);
         end = first + forward_tile.rows;
         while (end < t.rows && cut(panels[end / forward_tile.rows], g, g + group) == part)
           end += forward_tile.rows;
         end = std::min(end, t.rows);
-        if (part.begin >= part.end) continue;
-        if (c0 == 0)
-          score_rows<Into::fresh>(t, first, end - first, part, step);
-        else
-          score_rows<Into::accumulate>(t, first, end - first, part, step);
+        if (part.begin < part.end) rows_of(first, end - first, part, step);
       }
-      if (depth == 0) break;
     }
 }
 
@@ -165,9 +182,22 @@ HWY_INLINE void raise_maxima(const WeightTile& t) {
   const Floats d;
   const Vector scale = hn::Set(d, t.exponent_scale);
   const Vector lowest = hn::Set(d, lowest_exponent(t.exponent_scale));
+  float most[forward_tile.block_q];
+  const bool from_lanes = t.lane_max && t.keys[0].begin < t.keys[0].end &&
+                          t.keys[0].begin % forward_tile.panel == 0 &&
+                          t.keys[0].end % forward_tile.panel == 0 && all_agree(t.keys, t.rows);
+  if (from_lanes)
+    for (std::int64_t r = 0; r < t.rows; r += 4) {
+      Vector lane_max[4];
+      float four[4];
+      for (std::int64_t i = 0; i < 4; ++i)
+        lane_max[i] = hn::LoadU(d, t.lane_max + std::min(r + i, t.rows - 1) * forward_tile.panel);
+      maxima_of_lanes(lane_max, four);
+      std::copy_n(four, std::min<std::int64_t>(4, t.rows - r), most + r);
+    }
   for (std::int64_t first = 0; first < t.rows; first += forward_tile.rows) {
     const std::int64_t rows = std::min(forward_tile.rows, t.rows - first);
-    const TileKeys panels = panels_of(t.keys + first, rows);
+    const TileKeys panels = from_lanes ? TileKeys{} : panels_of(t.keys + first, rows);
     for (std::int64_t r = first; r < first + rows; ++r) {
       const TileKeys keys = t.keys[r];
       const float old_max = t.states.max[r];
@@ -175,11 +205,14 @@ HWY_INLINE void raise_maxima(const WeightTile& t) {
       t.states.rescale[r] = 0.0f;
       if (keys.begin >= keys.end) continue;
       // The lanes' maxima count every written panel: right only for a row that sees all of them.
-      const bool sees_all_panels = t.lane_max && keys.begin == panels.begin * forward_tile.panel &&
+      const bool sees_all_panels = !from_lanes && t.lane_max &&
+                                   keys.begin == panels.begin * forward_tile.panel &&
                                    keys.end == panels.end * forward_tile.panel;
       const float tile_max =
-          sees_all_panels ? hn::GetLane(hn::MaxOfLanes(d, hn::LoadU(d, t.lane_max + r * forward_tile.panel)))
-                          : largest_score(t.scores + r * t.scores_stride, keys);
+          from_lanes ? most[r]
+          : sees_all_panels
+              ? hn::GetLane(hn::MaxOfLanes(d, hn::LoadU(d, t.lane_max + r * forward_tile.panel)))
+              : largest_score(t.scores + r * t.scores_stride, keys);
       if (tile_max <= old_max) continue;
       t.states.max[r] = tile_max;
       t.states.rescale[r] = old_max - tile_max;
@@ -199,9 +232,9 @@ inline void weights(const WeightTile& t) {
   const Vector scale = hn::Set(d, t.exponent_scale);
   const Vector lowest = hn::Set(d, lowest_exponent(t.exponent_scale));
   raise_maxima(t);
-  for (std::int64_t r = 0; r < t.rows; ++r) {
+  const auto weigh_row = [&](std::int64_t r) HWY_ATTR {
     const TileKeys keys = t.keys[r];
-    if (keys.begin >= keys.end) continue;
+    if (keys.begin >= keys.end) return hn::Zero(d);
     float* row = t.scores + r * t.scores_stride;
     const Vector max = hn::Set(d, t.states.max[r]);
     // Four sums: fewer additions in a row, and no waiting for the one before.
@@ -242,8 +275,20 @@ inline void weights(const WeightTile& t) {
       sum[0] = hn::Add(sum[0], p[0]);
     }
     if (j < keys.end) sum[1] = hn::Add(sum[1], masked(j));
-    const Vector total = hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3]));
-    t.states.sum[r] = t.states.sum[r] * t.states.rescale[r] + hn::GetLane(hn::SumOfLanes(d, total));
+    return hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3]));
+  };
+  for (std::int64_t first = 0; first < t.rows; first += 4) {
+    const std::int64_t count = std::min<std::int64_t>(4, t.rows - first);
+    HWY_ALIGN float totals[4 * forward_tile.panel] = {};
+    float sums[4];
+    for (std::int64_t i = 0; i < count; ++i)
+      hn::Store(weigh_row(first + i), d, totals + i * forward_tile.panel);
+    const Vector four[4] = {hn::Load(d, totals), hn::Load(d, totals + forward_tile.panel),
+                            hn::Load(d, totals + 2 * forward_tile.panel),
+                            hn::Load(d, totals + 3 * forward_tile.panel)};
+    sums_of_lanes(four, sums);
+    for (std::int64_t i = 0; i < count; ++i)
+      t.states.sum[first + i] = t.states.sum[first + i] * t.states.rescale[first + i] + sums[i];
   }
 }
 
@@ -364,10 +409,20 @@ HWY_INLINE SharedKeys shared_keys(const TileKeys* keys, std::int64_t rows) {
 
 inline void values(const ValueTile& t) {
   if (t.rescale) rescale_rows(t);
+  const auto add = [&](const ValueGroup& group, std::int64_t first, std::int64_t rows,
+                       TileKeys keys) HWY_ATTR {
+    float* out = t.out + first * t.padded_value_dim + group.channel;
+    if (t.v.from_memory)
+      value_rows<Into::fresh, From::memory>(t, group, first, rows, keys, out, t.padded_value_dim);
+    else
+      value_rows<Into::fresh>(t, group, first, rows, keys, out, t.padded_value_dim);
+  };
+  const bool agree = all_agree(t.keys, t.rows);
   SharedKeys shared[forward_tile.block_q / forward_tile.rows];
-  for (std::int64_t first = 0; first < t.rows; first += forward_tile.rows)
-    shared[first / forward_tile.rows] =
-        shared_keys(t.keys + first, std::min(forward_tile.rows, t.rows - first));
+  if (!agree)
+    for (std::int64_t first = 0; first < t.rows; first += forward_tile.rows)
+      shared[first / forward_tile.rows] =
+          shared_keys(t.keys + first, std::min(forward_tile.rows, t.rows - first));
   // Rows that differ elsewhere may agree within a chain.
   const auto shared_in = [&](std::int64_t first, std::int64_t begin, std::int64_t end) HWY_ATTR {
     SharedKeys own = shared[first / forward_tile.rows];
@@ -380,12 +435,16 @@ inline void values(const ValueTile& t) {
     own.keys = cut(own.keys, begin, end);
     return own;
   };
-  const TileKeys all = hull(t.keys, t.rows);
+  const TileKeys all = agree ? t.keys[0] : hull(t.keys, t.rows);
   for (std::int64_t begin = all.begin / forward_tile.chain * forward_tile.chain; begin < all.end;
        begin += forward_tile.chain) {
     const std::int64_t end = begin + forward_tile.chain;
     for (std::int64_t channel = 0; channel < t.padded_value_dim; channel += forward_tile.value_group) {
       const ValueGroup group = value_group(t, channel);
+      if (agree) {
+        add(group, 0, t.rows, cut(all, begin, end));
+        continue;
+      }
       for (std::int64_t first = 0, end_row; first < t.rows; first = end_row) {
         const SharedKeys own = shared_in(first, begin, end);
         end_row = std::min(first + forward_tile.rows, t.rows);
@@ -395,13 +454,7 @@ inline void values(const ValueTile& t) {
         }
         while (end_row < t.rows && shared_in(end_row, begin, end) == own)
           end_row = std::min(end_row + forward_tile.rows, t.rows);
-        if (own.keys.begin >= own.keys.end) continue;
-        float* out = t.out + first * t.padded_value_dim + group.channel;
-        if (t.v.from_memory)
-          value_rows<Into::fresh, From::memory>(t, group, first, end_row - first, own.keys, out,
-                                                t.padded_value_dim);
-        else
-          value_rows<Into::fresh>(t, group, first, end_row - first, own.keys, out, t.padded_value_dim);
+        if (own.keys.begin < own.keys.end) add(group, first, end_row - first, own.keys);
       }
     }
   }

@@ -20,34 +20,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int few_keys = 4;
 
-#if HWY_TARGET != HWY_SCALAR
-using Four = hn::FixedTag<float, 4>;
-
-// The sum of a vector's blocks of four lanes.
-template <class D, class V>
-HWY_INLINE hn::Vec<Four> sum_of_blocks(D d, V v) {
-  if constexpr (hn::MaxLanes(d) == 4) {
-    return v;
-  } else {
-    const hn::Half<D> half;
-    return sum_of_blocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
-  }
-}
-
-// Lane j: the sum of the lanes of v[j].
-HWY_INLINE hn::Vec<Four> sums_of_lanes(const Vector (&v)[few_keys]) {
-  const Floats d;
-  const hn::Repartition<double, Floats> pairs;
-  const auto add_halves = [&](Vector a, Vector b) HWY_ATTR {
-    return hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
-  };
-  const auto low = hn::BitCast(pairs, add_halves(v[0], v[1]));
-  const auto high = hn::BitCast(pairs, add_halves(v[2], v[3]));
-  return sum_of_blocks(d, hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, low, high)),
-                                  hn::BitCast(d, hn::InterleaveUpper(pairs, low, high))));
-}
-#endif
-
 // Scores of `rows` rows and four keys, `k_stride` floats from one to the next: (rows, 4). Each is summed lane
 // by lane and then over the lanes, in the same order wherever its key stands.
 template <int rows>
@@ -72,13 +44,7 @@ HWY_INLINE void few_scores(const float* HWY_RESTRICT q, const float* HWY_RESTRIC
     }
   }
   RUNMAX_UNROLL
-  for (int r = 0; r < rows; ++r, scores += scores_stride) {
-#if HWY_TARGET != HWY_SCALAR
-    hn::StoreU(sums_of_lanes(acc[r]), Four(), scores);
-#else
-    for (int j = 0; j < few_keys; ++j) scores[j] = hn::GetLane(acc[r][j]);
-#endif
-  }
+  for (int r = 0; r < rows; ++r) sums_of_lanes(acc[r], scores + r * scores_stride);
 }
 
 // Adds the channels that fill no vector: a load would reach beyond the row.
