@@ -21,6 +21,7 @@ double seconds_of(clockid_t clock) {
 }
 
 TEST_P(Case, O084_AThreadLimitOfOneIsOneThread) {
+  if (!serves_f32()) GTEST_SKIP() << "dtype f32 is not served";
   if (!on_cpu()) GTEST_SKIP() << "the thread limit is the CPU's";
   const Problem p = problem("h8:q256:d64");
   PlanOptions one_thread = options();
@@ -37,6 +38,7 @@ TEST_P(Case, O084_AThreadLimitOfOneIsOneThread) {
 }
 
 TEST_P(Case, O084_PlansKeepTheLimit) {
+  if (!serves_f32()) GTEST_SKIP() << "dtype f32 is not served";
   if (!on_cpu()) GTEST_SKIP() << "the thread limit is the CPU's";
   for (const int limit : {1, 2, 3, 8, 64}) {
     PlanOptions limited = options();
@@ -49,6 +51,7 @@ TEST_P(Case, O084_PlansKeepTheLimit) {
 }
 
 TEST_P(Case, O085_ConcurrentFirstCallsAreSafe) {
+  if (!serves_f32()) GTEST_SKIP() << "dtype f32 is not served";
   std::vector<std::thread> callers;
   std::vector<std::string> failures(16);
   for (std::size_t t = 0; t < 16; ++t)
@@ -81,6 +84,7 @@ double resident_bytes() {
 }
 
 TEST_P(Case, O086_MemoryDoesNotGrowWithTheNumberOfShapes) {
+  if (!serves_f32()) GTEST_SKIP() << "dtype f32 is not served";
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer's own memory grows";
 #endif
@@ -175,6 +179,7 @@ TEST_P(Case, O089_WhatIsRefusedIsNotStarted) {
 }
 
 TEST_P(Case, O089_AViewThatDoesNotFitThePlanIsRefusedAndTheOutputIsUntouched) {
+  if (!serves_f32()) GTEST_SKIP() << "dtype f32 is not served";
   const Problem p = problem("q64:d64");
   const Operands in = mean_index(p);
   const Result<Plan> planned = plan(p, facts(), options());

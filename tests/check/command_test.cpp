@@ -59,7 +59,7 @@ TEST(CheckCommand, O122_RejectedIsExitOneAndSaysHowToRepeatIt) {
 
 TEST(CheckCommand, O122_BadInputIsExitTwoWithOneLineOnStderr) {
   for (const char* arguments :
-       {"q8:nonsense", "q8:d8 --kernel nope --device cpu", "q0:k5:d8 --device cpu", "q8:d8:mask --device cpu",
+       {"q8:nonsense", "q8:d8 --kernel nope --device cpu", "q0:k5:d8 --device cpu", "q8:d8:e4m3 --device cpu",
         "q8:d8 --rows -1 --device cpu", "q8:d8 --seed -1", "q8:d8 --seed 18446744073709551616",
         "q8:d8 --device moon", "q8:d8 --device cuda:-1", "q8:d8 --device cuda:4294967296", "hq3:hk2:q8"}) {
     EXPECT_EQ(check(std::string(arguments) + " 2>/dev/null").out, "") << arguments;

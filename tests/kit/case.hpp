@@ -107,6 +107,7 @@ class Case : public ::testing::TestWithParam<std::string> {
   bool on_cpu() const { return entry_->device == DeviceKind::cpu; }
   // A kernel that plan chooses by itself, as opposed to a baseline.
   bool is_engine() const { return entry_->choice == Choice::automatic; }
+  bool serves_f32() const { return entry_->serves.f32; }
 
   PlanOptions options() const { return {.kernel = GetParam()}; }
 
