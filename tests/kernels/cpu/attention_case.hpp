@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -107,8 +108,11 @@ inline reference::Head<float> reference_head(const Problem& p, const inputs::Hos
 
 // Holds an answer to the hostile gate without the term for sequential sums and to the LSE gate; data of
 // ordinary size also to the lesson gate. At most `sample` rows of each head.
-inline void expect_gated(const Problem& p, const inputs::HostInputs& in, const Answer& answer,
-                         const std::string& kernel, std::int64_t sample = 200) {
+// `options_of(batch, head)` is what options do there, for the reference.
+inline void expect_gated(
+    const Problem& p, const inputs::HostInputs& in, const Answer& answer, const std::string& kernel,
+    std::int64_t sample = 200,
+    const std::function<reference::ScoreOptions(std::int64_t, std::int64_t)>& options_of = {}) {
   gate::HostileGate hostile(p.kv_len, gate::SequentialSum::not_allowed);
   gate::LessonGate lesson(p.kv_len);
   gate::LseGate lse;
@@ -127,7 +131,8 @@ inline void expect_gated(const Problem& p, const inputs::HostInputs& in, const A
               lesson.add_row(b, h, i, want, answer.o.data() + row * p.value_dim, 1);
             }
             lse.add(b, h, i, want, answer.lse[static_cast<std::size_t>(row)]);
-          });
+          },
+          options_of ? options_of(b, h) : reference::ScoreOptions());
   const std::string repeat = "runmax check " + to_text(p) + " --kernel " + kernel;
   if (p.value_dim > 0) {
     EXPECT_TRUE(hostile.verdict().passed)

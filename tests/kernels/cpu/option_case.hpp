@@ -3,16 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <array>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <vector>
 
-#include "gate/gate.hpp"
+#include "apps/check/reference_options.hpp"
 #include "inputs/draw_options.hpp"
 #include "kernels/cpu/attention_case.hpp"
-#include "runmax/dropout.hpp"
 
 namespace runmax::testing_cpu {
 
@@ -26,36 +24,12 @@ struct OptionCase {
 
   static std::size_t place(const std::array<std::int64_t, 4>& shape, std::int64_t b, std::int64_t h,
                            std::int64_t i, std::int64_t j) {
-    const auto index = [](std::int64_t size, std::int64_t at) { return size == 1 ? 0 : at; };
-    return static_cast<std::size_t>(
-        ((index(shape[0], b) * shape[1] + index(shape[1], h)) * shape[2] + index(shape[2], i)) * shape[3] +
-        index(shape[3], j));
+    return check::OptionRows(shape, b, h).place(i, j);
   }
 
   reference::ScoreOptions reference_options(std::int64_t b, std::int64_t h) const {
     const Problem& p = problem;
-    reference::ScoreOptions result;
-    result.softcap = p.softcap;
-    if (p.mask)
-      result.mask = [this, b, h](std::int64_t i, std::int64_t j) {
-        return options.mask[place(options.mask_shape, b, h, i, j)] != 0;
-      };
-    if (p.bias)
-      result.bias = [this, b, h](std::int64_t i, std::int64_t j) {
-        return options.bias[place(options.bias_shape, b, h, i, j)];
-      };
-    if (p.alibi) result.slope = options.alibi_slopes[static_cast<std::size_t>(h)];
-    result.diagonal_offset = diagonal_offset(p.causal, p.query_len, p.kv_len);
-    if (p.sink) result.sink = {options.sink[static_cast<std::size_t>(h)]};
-    if (p.dropout != 0) {
-      const PhiloxKey key = dropout_key(options.dropout_seed, options.dropout_offset, b, h);
-      const std::uint32_t threshold = dropout_threshold(p.dropout);
-      result.keeps = [key, threshold](std::int64_t i, std::int64_t j) {
-        return dropout_keeps(key, threshold, i, j);
-      };
-      result.kept_factor = 1 / (1 - p.dropout);
-    }
-    return result;
+    return check::reference_options(p, options, b, h, diagonal_offset(p.causal, p.query_len, p.kv_len));
   }
 
   Tensors tensors(Answer& answer) const {
@@ -98,36 +72,10 @@ struct OptionCase {
     return answer;
   }
 
-  // The hostile and the LSE gate; data of ordinary size also the lesson gate. At most `sample` rows of each
-  // head.
+  // At most `sample` rows of each head.
   void expect_gated(const Answer& answer, std::int64_t sample = 200) const {
-    const Problem& p = problem;
-    gate::HostileGate hostile(p.kv_len, gate::SequentialSum::not_allowed);
-    gate::LessonGate lesson(p.kv_len);
-    gate::LseGate lse;
-    const auto visible = [&](std::int64_t i) {
-      const KeyRange keys = visible_keys(p.causal, p.window, p.query_len, p.kv_len, i);
-      return reference::Keys{keys.begin, keys.end};
-    };
-    for (std::int64_t b = 0; b < p.batch; ++b)
-      for (std::int64_t h = 0; h < p.query_heads; ++h)
-        reference::for_each_reference_row(
-            reference_head(p, in, b, h), reference::sampled_rows(p.query_len, sample), visible, 1,
-            [&](std::int64_t i, const reference::Row<double>& want) {
-              const std::int64_t row = (b * p.query_heads + h) * p.query_len + i;
-              hostile.add_row(b, h, i, want, answer.o.data() + row * p.value_dim, 1);
-              lesson.add_row(b, h, i, want, answer.o.data() + row * p.value_dim, 1);
-              lse.add(b, h, i, want, answer.lse[static_cast<std::size_t>(row)]);
-            },
-            reference_options(b, h));
-    const std::string repeat = "runmax check " + to_text(p);
-    EXPECT_TRUE(hostile.verdict().passed)
-        << gate::describe(hostile.verdict(), "hostile gate", hostile.rule(), repeat);
-    if (p.input == InputKind::normal || p.input == InputKind::loud || p.input == InputKind::onesign) {
-      EXPECT_TRUE(lesson.verdict().passed)
-          << gate::describe(lesson.verdict(), "lesson gate", lesson.rule(), repeat);
-    }
-    EXPECT_TRUE(lse.verdict().passed) << gate::describe(lse.verdict(), "LSE gate", lse.rule(), repeat);
+    testing_cpu::expect_gated(problem, in, answer, "cpu_online", sample,
+                              [this](std::int64_t b, std::int64_t h) { return reference_options(b, h); });
   }
 };
 
