@@ -10,6 +10,8 @@
 #include "cli/device_choice.hpp"
 #include "cli/output.hpp"
 #include "cli/stage_progress.hpp"
+#include "files/output_files.hpp"
+#include "page/page.hpp"
 
 namespace runmax::cli {
 namespace {
@@ -49,6 +51,8 @@ ExitCode bench_command(const BenchArguments& arguments) {
                     fmt::format("--time-limit: must be above 0 seconds, got {}", arguments.time_limit));
   if (!arguments.simd.empty())
     if (Status status = bench::force_simd(arguments.simd); !status.ok()) return complain(status);
+  if (!arguments.html.empty())
+    if (Status status = files::check_destination(arguments.html); !status.ok()) return complain(status);
   Result<DeviceChoice> device = choose_device(arguments.device);
   if (!device.ok()) return complain(device.status());
 
@@ -82,6 +86,12 @@ ExitCode bench_command(const BenchArguments& arguments) {
   progress.clear();
   if (!report.ok()) return complain(report.status());
   print_result(arguments.json ? bench::json(report.value()) : bench::text(report.value()));
+  if (!arguments.html.empty()) {
+    const std::string title = "runmax bench: " + report.value().device.name;
+    if (Status status = page::write_report(arguments.html, title, bench::json(report.value())); !status.ok())
+      return complain(status);
+    print_aside("runmax: wrote " + arguments.html + "\n");
+  }
   return report.value().passed() ? ExitCode::done : ExitCode::rejected;
 }
 

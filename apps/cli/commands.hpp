@@ -98,6 +98,7 @@ struct BenchArguments {
   int repeat = 0;          // rounds; 0 is automatic
   double time_limit = 20;  // seconds of timing, if the rounds are automatic
   bool json = false;
+  std::string html;  // also write the report there; empty: not asked for
 };
 ExitCode bench_command(const BenchArguments& arguments);
 

@@ -225,7 +225,7 @@ int main(int argc, char** argv) {
       "  runmax page -o runmax.html --record lab.json other.json\n\n"
       "One HTML file that needs no network and no other file. It appears whole or not at all. Records are "
       "what\n"
-      "`runmax lab --json` prints; without --record the page shows those that ship with the program.");
+      "`runmax lab --json` and `runmax bench --json` print; without --record the page shows those that ship.");
   page_app->add_option("-o,--output", page.output, "The file to write")->required();
   page_app->add_option("--record", page.records, "Records to show, one or more files");
   page_app->callback([&] { code = page_command(page); });
@@ -263,6 +263,7 @@ int main(int argc, char** argv) {
       ->add_option("--time-limit", bench.time_limit, "Seconds of timing after which automatic rounds end")
       ->capture_default_str();
   bench_app->add_flag("--json", bench.json, "One JSON object on stdout, schema runmax.bench");
+  bench_app->add_option("--html", bench.html, "Also write the report as one self-contained HTML file");
   bench_app->callback([&] {
     bench.threads = lengths_of(bench_threads);
     if (bench_peers && bench.peers.empty()) bench.peers = "exec bench/peers-cpu";

@@ -40,14 +40,6 @@ bool wants_color(const LabArguments& arguments) {
   return !arguments.no_color && (!no_color || *no_color == '\0') && isatty(STDOUT_FILENO) != 0;
 }
 
-// The report as a page of its own, from the same record that --json prints.
-Status write_html(const Report& report, const std::string& path) {
-  Result<page::Record> record = page::read_record(report_json(report));
-  if (!record.ok()) return {StatusCode::internal_error, "the lab's record: " + record.status().message()};
-  const std::string title = "runmax lab: " + report.device.name;
-  return page::write_page(path, page::page_html(page::View::report, title, {std::move(record.value())}));
-}
-
 void show(const std::string& section) {
   cli::print_result(section);
   (void)std::fflush(stdout);
@@ -118,7 +110,12 @@ ExitCode run_lab(const LabArguments& arguments) {
   options.time_limit_s = arguments.time_limit;
   options.fma_rate = &report.limits.fma_rate;
   options.progress = [&](const std::string& stage) { progress(stage); };
+  // Every path takes time in proportion to N^2.
+  double all = 0, done = 0;
+  for (const std::int64_t n : lengths) all += static_cast<double>(n) * static_cast<double>(n);
   for (const std::int64_t n : lengths) {
+    progress.done(done / all);
+    done += static_cast<double>(n) * static_cast<double>(n);
     Result<std::vector<PathResult>> results = study_length(n, options, *bench);
     progress.clear();
     if (!results.ok()) return complain(results.status());
@@ -135,7 +132,9 @@ ExitCode run_lab(const LabArguments& arguments) {
   }
   show(arguments.json ? report_json(report) : conclusions_text(report, style));
   if (!arguments.html.empty()) {
-    if (Status status = write_html(report, arguments.html); !status.ok()) return complain(status);
+    const std::string title = "runmax lab: " + report.device.name;
+    if (Status status = page::write_report(arguments.html, title, report_json(report)); !status.ok())
+      return complain(status);
     cli::print_aside("runmax: wrote " + arguments.html + "\n");
   }
   return passed(report) ? ExitCode::done : ExitCode::rejected;

@@ -134,6 +134,13 @@ Result<std::vector<Record>> shipped_records() {
   return records;
 }
 
+Status write_report(const std::string& path, const std::string& title, const std::string& record) {
+  Result<Record> checked = read_record(record);
+  if (!checked.ok())
+    return {StatusCode::internal_error, "the run's own record: " + checked.status().message()};
+  return write_page(path, page_html(View::report, title, {std::move(checked.value())}));
+}
+
 Status write_page(const std::string& path, const std::string& html) {
   files::OutputFiles output;
   const std::span<const char> text(html);

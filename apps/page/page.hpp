@@ -19,6 +19,9 @@ std::string page_html(View view, const std::string& title, const std::vector<Rec
 // The records that ship with the program.
 Result<std::vector<Record>> shipped_records();
 
+// The report of one run, from the record that its --json prints: checked, and written whole or not at all.
+Status write_report(const std::string& path, const std::string& title, const std::string& record);
+
 // Writes `html` to `path`, whole or not at all. The error begins with the path.
 Status write_page(const std::string& path, const std::string& html);
 

@@ -685,6 +685,35 @@ def claim_lab(page_file):
         page.assert_quiet()
 
 
+def claim_bench(page_file):
+    """`runmax bench --html` writes the report of the very run that --json prints; `runmax page` takes its record too."""
+    report = page_file.with_name("bench.html")
+    run = subprocess.run([PROGRAM, "bench", "q64:d64", "q256:d64", "--repeat", "3", "--json", "--html", str(report)],
+                         capture_output=True, text=True, check=False)
+    assert run.returncode in (0, 1), run.stderr  # on a busy machine a share may come out above 1, and the bench says so
+    record = json.loads(run.stdout)
+    with Page(report) as page:
+        assert page.text("h1") == f"runmax bench: {record['machine']['name']}"
+        rows = page.rows(".record .scroll")
+        assert len(rows) == len(record["results"])
+        for row, result in zip(rows, record["results"]):
+            assert row[:4] == [result["problem"], result["kernel"], str(result["threads"]), result["cache"]], (row, result)
+            assert row[9] == shown(result["gate_fraction"], 3), (row, result)
+        assert len(page.js("return [...document.querySelectorAll('.record .plot .mark')]")) == 2 * sum(r["time_us"] is not None for r in record["results"])
+        if AXE.is_file():
+            complaints = axe_complaints(page, AXE.read_text())
+            assert not complaints, complaints
+        page.screenshot("bench-report")
+        page.assert_quiet()
+    record_file = page_file.with_name("bench.json")
+    record_file.write_text(run.stdout)
+    subprocess.run([PROGRAM, "page", "-o", str(page_file), "--record", str(record_file)], check=True, capture_output=True)
+    with Page(page_file) as page:
+        machines = page.js("return [...document.getElementById('cost-machine').options].map((o) => o.textContent)")
+        assert record["machine"]["name"] in machines[-1], machines
+        page.assert_quiet()
+
+
 CLAIMS = {name.removeprefix("claim_"): function for name, function in list(globals().items()) if name.startswith("claim_")}
 
 
