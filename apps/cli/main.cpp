@@ -225,7 +225,8 @@ int main(int argc, char** argv) {
       "  runmax page -o runmax.html --record lab.json other.json\n\n"
       "One HTML file that needs no network and no other file. It appears whole or not at all. Records are "
       "what\n"
-      "`runmax lab --json` and `runmax bench --json` print; without --record the page shows those that ship.");
+      "`runmax lab --json` and `runmax bench --json` print; without --record the page shows those that "
+      "ship.");
   page_app->add_option("-o,--output", page.output, "The file to write")->required();
   page_app->add_option("--record", page.records, "Records to show, one or more files");
   page_app->callback([&] { code = page_command(page); });

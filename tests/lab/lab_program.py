@@ -94,6 +94,8 @@ def claim_order():
     assert "\x1b" not in text, "colour although stdout is no terminal"
     assert "\x1b" not in done.stderr and "\r" not in done.stderr, "stderr is no terminal"
     assert "every gate passed" in text
+    wide = [line for line in text.splitlines() if len(line) > 80]
+    assert not wide, f"wider than 80 columns: {wide[:3]}"
 
 
 def claim_errors():

@@ -185,6 +185,21 @@ TEST(LabText, ColorIsOnlyWhereItIsWanted) {
   EXPECT_NE(results_text(report, {.color = true}).find('\x1b'), std::string::npos);
 }
 
+TEST(LabText, EverySectionFitsIn80Columns) {
+  const Report report = lesson_report();
+  const std::string text = machine_text(report, {}) + costs_text(report, {}) + gates_text(report, {}) +
+                           resources_text(report, {}) + results_text(report, {}) +
+                           conclusions_text(report, {});
+  std::size_t lines = 0;
+  for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string line = text.substr(begin, end - begin);
+    const auto width = std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; });
+    EXPECT_LE(width, 80) << line;
+    ++lines;
+  }
+  EXPECT_GT(lines, 60u);
+}
+
 TEST(LabText, CostsShowTheLessonsBytes) {
   const std::string text = costs_text(lesson_report(), {});
   for (const char* figure :
