@@ -13,7 +13,8 @@
 #include <string>
 
 #include "inputs/random.hpp"
-#include "page/wasm/page.cpp"
+// The functions and the memory that they share are one file.
+#include "page/wasm/page.cpp"  // NOLINT(bugprone-suspicious-include)
 
 namespace {
 
@@ -117,8 +118,8 @@ void write_bits(int count) {
     const int tiles = page_sweep(keys, tile);
     const int tree = merge_tree(cuts, keys, tile);
     Hash hash;
-    for (int rule = 0; rule < rule_count; ++rule)
-      hash.add(&steps[rule][0].old_max, static_cast<std::size_t>(tiles) * step_floats);
+    for (const auto& by_rule : steps)
+      hash.add(&by_rule[0].old_max, static_cast<std::size_t>(tiles) * step_floats);
     hash.add(truth[0], static_cast<std::size_t>(tiles) * value_dim);
     hash.add(&nodes[0].max, static_cast<std::size_t>(tree) * node_floats);
     put(static_cast<std::uint32_t>(keys));
