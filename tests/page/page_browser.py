@@ -578,7 +578,8 @@ def claim_looks(page_file):
                 page.select("#preset", "0")
             for _ in range(4):
                 page.js("document.getElementById('step').click()")
-            page.screenshot(f"page-{width}-{'dark' if dark else 'light'}")
+            if width in (1200, 360):
+                page.screenshot(f"page-{width}-{'dark' if dark else 'light'}")
             page.press(Keys.HOME)
 
         moves = "return getComputedStyle(document.querySelector('.bars .bar .body')).transitionDuration"
