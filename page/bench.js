@@ -13,7 +13,7 @@ function benchRecord(record) {
   const peak = limits.fma.reduce((a, b) => b.flops_per_s > (a?.flops_per_s ?? 0) ? b : a, null);
   const timed = results.filter((r) => isFigure(r.time_us) && r.time_us > 0);
   const tiles = [
-    ["machine", machine.simd], [peak ? `FP32 FMA, ${threadsText(peak.threads)}` : "", peak ? rateText(peak.flops_per_s, "FLOP/s") : ""],
+    ["pass", [...new Set(results.map((r) => r.pass))].join(", ") || "–"], ["instructions", machine.simd], [peak ? `FP32 FMA, ${threadsText(peak.threads)}` : "", peak ? rateText(peak.flops_per_s, "FLOP/s") : ""],
     limits.copy_bytes_per_s > 0 ? ["copy, measured", rateText(limits.copy_bytes_per_s, "B/s")] : null,
     ["problems", new Set(results.map((r) => r.problem)).size], ["rounds", record.rounds], ["gates", record.passed ? "all passed" : "one failed"],
   ].filter((tile) => tile && tile[0]);

@@ -111,6 +111,7 @@ constexpr Field bench_limits_fields[] = {
 };
 constexpr Field bench_result_fields[] = {
     {"problem", Kind::text},
+    {"pass", Kind::text},
     {"implementation", Kind::text},
     {"kernel", Kind::text},
     {"threads", Kind::count},

@@ -697,6 +697,7 @@ def claim_bench(page_file):
         assert page.text("h1") == f"runmax bench: {record['machine']['name']}"
         rows = page.rows(".record .scroll")
         assert len(rows) == len(record["results"])
+        assert page.text(".record .tiles dd") == "forward"
         for row, result in zip(rows, record["results"]):
             assert row[:4] == [result["problem"], result["kernel"], str(result["threads"]), result["cache"]], (row, result)
             assert row[9] == shown(result["gate_fraction"], 3), (row, result)
