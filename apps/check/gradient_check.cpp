@@ -5,6 +5,8 @@
 #include <cstring>
 #include <thread>
 
+#include "check/forms.hpp"
+#include "check/reference_options.hpp"
 #include "gate/gradient_gate.hpp"
 #include "inputs/draw_dout.hpp"
 #include "reference/gradient_reference.hpp"
@@ -24,7 +26,7 @@ constexpr unsigned char guard_value = 0xA5;
 class Guarded {
  public:
   // A copy of an input, or memory full of 0xFF, which as f32 is NaN.
-  explicit Guarded(const std::vector<float>& data) : Guarded(data.size() * sizeof(float)) {
+  explicit Guarded(const std::vector<unsigned char>& data) : Guarded(data.size()) {
     if (!data.empty()) std::memcpy(payload(), data.data(), bytes_);
   }
   explicit Guarded(std::size_t bytes) : bytes_(bytes), memory_(bytes + 3 * guard_bytes, guard_value) {
@@ -46,7 +48,7 @@ class Guarded {
     }
   }
   void note_input(const char* name, const HostTensor& tensor, std::string& trespass) const {
-    if (trespass.empty() && bytes_ > 0 && std::memcmp(payload(), tensor.storage.data(), bytes_) != 0)
+    if (trespass.empty() && bytes_ > 0 && std::memcmp(payload(), encode(tensor).data(), bytes_) != 0)
       trespass = std::string(name) + ": the input was changed";
   }
   // The output; what lies between its elements must still be poison.
@@ -77,9 +79,29 @@ std::int64_t group_of(const Problem& p) { return p.kv_heads == 0 ? 0 : p.query_h
 
 std::int64_t longest_sum(const Problem& p) { return std::max(p.kv_len, group_of(p) * p.query_len); }
 
+// What was added up to get an element of dBias or dSink.
+struct SharedSum {
+  double want = 0, magnitude = 0, weighed = 0;
+  void add(double term, double size, double score_magnitude) {
+    want += term;
+    magnitude += size;
+    weighed += size * score_magnitude;
+  }
+};
+
+// The reference of dBias and dSink: sums over heads and rows.
+struct SharedSums {
+  std::vector<SharedSum> bias, sink;
+};
+
 struct Gates {
-  gate::GradientGate dq, dk, dv;
-  explicit Gates(std::int64_t terms) : dq("dq", terms), dk("dk", terms), dv("dv", terms) {}
+  gate::GradientGate dq, dk, dv, dbias, dsink;
+  explicit Gates(const Problem& p)
+      : dq("dq", longest_sum(p)),
+        dk("dk", longest_sum(p)),
+        dv("dv", longest_sum(p)),
+        dbias("dbias", std::max(longest_sum(p), p.batch * p.query_heads * p.query_len)),
+        dsink("dsink", std::max(longest_sum(p), p.batch * p.query_len)) {}
 };
 
 // One KV head of the reference: the rows of its query heads, head after head, and its keys.
@@ -123,10 +145,14 @@ HeadReference reference_of(const HeadPlace& place, const inputs::HostInputs& in,
   for (std::int64_t g = 0; g < group_of(p); ++g) {
     const reference::Head<float> head = place.head(in, g);
     reference::GradientReference<double> reference(head);
+    const reference::ScoreOptions options = reference_options(
+        p, in.options, place.batch, place.query_head(g), diagonal_offset(p.causal, p.query_len, p.kv_len));
+    if (whole && p.bias) reference.keep_score_gradients();
     const reference::Matrix<float> dout_rows{dout.data() + place.query_row(g) * p.value_dim, p.value_dim, 1};
     for (const std::int64_t i : rows) {
       result.rows.emplace_back();
-      reference.row(head, dout_rows, i, place.keys(i), result.rows.back(), whole ? &result.keys : nullptr);
+      reference.row(head, dout_rows, i, place.keys(i), result.rows.back(), whole ? &result.keys : nullptr,
+                    options);
     }
     if (whole) continue;
     const std::int64_t h = place.query_head(g);
@@ -134,7 +160,7 @@ HeadReference reference_of(const HeadPlace& place, const inputs::HostInputs& in,
         o.storage.data() + (p.value_dim > 0 ? o.index(place.batch, h, 0, 0) : 0), o.strides[2], o.strides[3]};
     for (std::int64_t i = 0; i < p.query_len; ++i)
       reference.saved_row(head, dout_rows, o_rows, i, place.keys(i),
-                          static_cast<double>(lse.at(place.batch, h, i)), keys, result.keys);
+                          static_cast<double>(lse.at(place.batch, h, i)), keys, result.keys, options);
   }
   return result;
 }
@@ -162,6 +188,35 @@ void add_head(const HeadPlace& place, const HeadReference& want, const std::vect
   }
 }
 
+// What a head gives to dBias and dSink.
+void add_shared(const HeadPlace& place, const HeadReference& want, const inputs::HostOptions& options,
+                SharedSums& sums) {
+  const Problem& p = place.p;
+  for (std::int64_t g = 0; g < group_of(p); ++g) {
+    const std::int64_t h = place.query_head(g);
+    const OptionRows bias(options.bias_shape, place.batch, h);
+    for (std::int64_t i = 0; i < p.query_len; ++i) {
+      const auto& row = want.rows[static_cast<std::size_t>(g * p.query_len + i)];
+      for (std::int64_t j = 0; j < p.kv_len && p.bias; ++j)
+        sums.bias[bias.place(i, j)].add(row.score_gradient[static_cast<std::size_t>(j)],
+                                        row.score_gradient_magnitude[static_cast<std::size_t>(j)],
+                                        row.score_magnitude);
+      if (p.sink)
+        sums.sink[static_cast<std::size_t>(h)].add(row.sink, row.sink_magnitude, row.score_magnitude);
+    }
+  }
+}
+
+void gate_shared(const std::vector<SharedSum>& sums, const std::array<std::int64_t, 4>& shape,
+                 const HostTensor& got, gate::GradientGate& gate) {
+  std::size_t n = 0;
+  for (std::int64_t b = 0; b < shape[0]; ++b)
+    for (std::int64_t h = 0; h < shape[1]; ++h)
+      for (std::int64_t i = 0; i < shape[2]; ++i)
+        for (std::int64_t j = 0; j < shape[3]; ++j, ++n)
+          gate.add_element(b, h, i, j, sums[n].want, sums[n].magnitude, sums[n].weighed, got.storage[n]);
+}
+
 }  // namespace
 
 bool GradientReport::accepted() const {
@@ -174,10 +229,10 @@ bool GradientReport::accepted() const {
   return any;
 }
 
-Result<GradientAnswer> run_backward_trapped(const Plan& plan, const HostTensor& q, const HostTensor& k,
-                                            const HostTensor& v, const HostTensor& o, const HostTensor& lse,
-                                            const HostTensor& dout, const HostTensor& dq,
-                                            const HostTensor& dk, const HostTensor& dv) {
+Result<GradientAnswer> run_backward_trapped(const Plan& plan, const HostOperands& in, const HostTensor& o,
+                                            const HostTensor& lse, const HostTensor& dout,
+                                            const HostTensor& dq, const HostTensor& dk,
+                                            const HostTensor& dv) {
   const Device device;
   struct Operand {
     const char* name;
@@ -185,19 +240,36 @@ Result<GradientAnswer> run_backward_trapped(const Plan& plan, const HostTensor& 
     Guarded memory;
     TensorView* view;
   };
+  const Problem& p = plan.problem;
+  const HostTensor dbias = p.bias ? packed_tensor(in.bias.shape) : HostTensor{};
+  const HostTensor dsink = p.sink ? packed_tensor(in.sink.shape) : HostTensor{};
   Tensors tensors;
   Gradients gradients;
-  Operand inputs[] = {{"q", q, Guarded(q.storage), &tensors.q},
-                      {"k", k, Guarded(k.storage), &tensors.k},
-                      {"v", v, Guarded(v.storage), &tensors.v},
-                      {"o", o, Guarded(o.storage), &tensors.o},
-                      {"lse", lse, Guarded(lse.storage), &tensors.lse},
-                      {"dout", dout, Guarded(dout.storage), &gradients.dout}};
-  Operand outputs[] = {{"dq", dq, Guarded(dq.storage.size() * sizeof(float)), &gradients.dq},
-                       {"dk", dk, Guarded(dk.storage.size() * sizeof(float)), &gradients.dk},
-                       {"dv", dv, Guarded(dv.storage.size() * sizeof(float)), &gradients.dv}};
-  for (Operand& operand : inputs) *operand.view = operand.tensor.view(operand.memory.payload(), device);
-  for (Operand& operand : outputs) *operand.view = operand.tensor.view(operand.memory.payload(), device);
+  std::vector<Operand> inputs, outputs;
+  const auto input = [&](const char* name, const HostTensor& tensor, TensorView& view, bool used = true) {
+    if (used) inputs.push_back({name, tensor, Guarded(encode(tensor)), &view});
+  };
+  const auto output = [&](const char* name, const HostTensor& tensor, TensorView& view, bool used = true) {
+    if (used) outputs.push_back({name, tensor, Guarded(tensor.bytes()), &view});
+  };
+  input("q", in.q, tensors.q);
+  input("k", in.k, tensors.k);
+  input("v", in.v, tensors.v);
+  input("o", o, tensors.o);
+  input("lse", lse, tensors.lse);
+  input("dout", dout, gradients.dout);
+  input("mask", in.mask, tensors.mask, p.mask);
+  input("bias", in.bias, tensors.bias, p.bias);
+  input("alibi_slopes", in.alibi_slopes, tensors.alibi_slopes, p.alibi);
+  input("sink", in.sink, tensors.sink, p.sink);
+  output("dq", dq, gradients.dq);
+  output("dk", dk, gradients.dk);
+  output("dv", dv, gradients.dv);
+  output("dbias", dbias, gradients.dbias, p.bias);
+  output("dsink", dsink, gradients.dsink, p.sink);
+  tensors.dropout = in.dropout;
+  for (std::vector<Operand>* operands : {&inputs, &outputs})
+    for (Operand& operand : *operands) *operand.view = operand.tensor.view(operand.memory.payload(), device);
   Guarded workspace(plan.workspace_bytes);
   if (Status status =
           run_backward(plan, tensors, gradients, {workspace.payload(), workspace.bytes()}, nullptr);
@@ -212,10 +284,27 @@ Result<GradientAnswer> run_backward_trapped(const Plan& plan, const HostTensor& 
   }
   for (const Operand& operand : outputs) operand.memory.note_guards(operand.name, answer.trespass);
   workspace.note_guards("workspace", answer.trespass);
-  answer.dq = outputs[0].memory.take("dq", dq, answer.trespass);
-  answer.dk = outputs[1].memory.take("dk", dk, answer.trespass);
-  answer.dv = outputs[2].memory.take("dv", dv, answer.trespass);
+  for (const Operand& operand : outputs) {
+    const std::string name = operand.name;
+    HostTensor& to = name == "dq"      ? answer.dq
+                     : name == "dk"    ? answer.dk
+                     : name == "dv"    ? answer.dv
+                     : name == "dbias" ? answer.dbias
+                                       : answer.dsink;
+    to = operand.memory.take(operand.name, operand.tensor, answer.trespass);
+  }
   return answer;
+}
+
+Result<GradientAnswer> run_backward_trapped(const Plan& plan, const HostTensor& q, const HostTensor& k,
+                                            const HostTensor& v, const HostTensor& o, const HostTensor& lse,
+                                            const HostTensor& dout, const HostTensor& dq,
+                                            const HostTensor& dk, const HostTensor& dv) {
+  HostOperands in;
+  in.q = q;
+  in.k = k;
+  in.v = v;
+  return run_backward_trapped(plan, in, o, lse, dout, dq, dk, dv);
 }
 
 GradientCoverage gradient_coverage(const Problem& p, std::int64_t asked) {
@@ -240,7 +329,10 @@ void judge_gradients(const Problem& p, const inputs::HostInputs& drawn, const st
                      const std::function<void(const std::string&)>& progress) {
   const std::vector<std::int64_t> rows = reference::sampled_rows(p.query_len, coverage.rows),
                                   keys = reference::sampled_rows(p.kv_len, coverage.keys);
-  std::vector<Gates> gates(answers.size(), Gates(longest_sum(p)));
+  std::vector<Gates> gates(answers.size(), Gates(p));
+  SharedSums shared;
+  shared.bias.resize(drawn.options.bias.size());
+  shared.sink.resize(drawn.options.sink.size());
   const std::int64_t heads = p.batch * p.kv_heads;
   // A few heads at a time, so that memory is that of a few.
   const std::int64_t together = std::max(threads, 1);
@@ -262,20 +354,34 @@ void judge_gradients(const Problem& p, const inputs::HostInputs& drawn, const st
     for (std::int64_t t = 1; t < count; ++t) pool.emplace_back(work);
     work();
     for (std::thread& thread : pool) thread.join();
+    for (std::int64_t n = 0; n < count && coverage.whole; ++n)
+      add_shared(place(n), wanted[static_cast<std::size_t>(n)], drawn.options, shared);
     for (std::int64_t n = 0; n < count; ++n)
       for (std::size_t a = 0; a < answers.size(); ++a)
         add_head(place(n), wanted[static_cast<std::size_t>(n)], rows, keys, answers[a], gates[a]);
   }
   for (std::size_t a = 0; a < answers.size(); ++a) {
     reports[a].gates.clear();
-    for (const gate::GradientGate* gate : {&gates[a].dq, &gates[a].dk, &gates[a].dv}) {
-      const bool empty = std::string(gate->tensor()) == "dq"   ? p.query_len == 0 || p.head_dim == 0
-                         : std::string(gate->tensor()) == "dk" ? p.kv_len == 0 || p.head_dim == 0
-                                                               : p.kv_len == 0 || p.value_dim == 0;
-      if (empty)
-        reports[a].not_applied.push_back(std::string(gate->tensor()) + " gate: it has no element");
+    const auto report = [&](const gate::GradientGate& gate, bool has_elements, bool compared = true) {
+      const std::string name = std::string(gate.tensor()) + " gate";
+      if (has_elements && compared)
+        reports[a].gates.push_back({name, gate.rule(), gate.verdict()});
       else
-        reports[a].gates.push_back({std::string(gate->tensor()) + " gate", gate->rule(), gate->verdict()});
+        reports[a].not_applied.push_back(
+            name + (has_elements ? ": needs every row, and these are a sample" : ": it has no element"));
+    };
+    report(gates[a].dq, p.query_len > 0 && p.head_dim > 0);
+    report(gates[a].dk, p.kv_len > 0 && p.head_dim > 0);
+    report(gates[a].dv, p.kv_len > 0 && p.value_dim > 0);
+    if (p.bias) {
+      if (coverage.whole)
+        gate_shared(shared.bias, drawn.options.bias_shape, answers[a].dbias, gates[a].dbias);
+      report(gates[a].dbias, !shared.bias.empty(), coverage.whole);
+    }
+    if (p.sink) {
+      if (coverage.whole)
+        gate_shared(shared.sink, {1, p.query_heads, 1, 1}, answers[a].dsink, gates[a].dsink);
+      report(gates[a].dsink, true, coverage.whole);
     }
   }
 }
@@ -322,12 +428,11 @@ Result<GradientReport> check_gradients(const Problem& problem, const DeviceFacts
   const inputs::HostInputs drawn = inputs::draw(problem);
   const std::vector<float> dout = inputs::draw_dout(problem);
   const Problem& p = problem;
-  const HostTensor q = packed_tensor({p.batch, p.query_heads, p.query_len, p.head_dim}, drawn.q);
-  const HostTensor k = packed_tensor({p.batch, p.kv_heads, p.kv_len, p.head_dim}, drawn.k);
-  const HostTensor v = packed_tensor({p.batch, p.kv_heads, p.kv_len, p.value_dim}, drawn.v);
+  const HostOperands operands = form_operands(p, drawn);
   const HostTensor dout_tensor = packed_tensor({p.batch, p.query_heads, p.query_len, p.value_dim}, dout);
   if (options.progress) options.progress("running forward");
-  Result<Answer> forward = run_kernel(problem, facts, {"", options.threads, 0}, q, k, v);
+  Result<Answer> forward =
+      run_kernel(problem, facts, {"", options.threads, 0}, operands, form_o(p), form_lse(p));
   if (!forward.ok()) return forward.status();
   const HostTensor& o = forward.value().o;
   const HostTensor& lse = forward.value().lse;
@@ -337,7 +442,8 @@ Result<GradientReport> check_gradients(const Problem& problem, const DeviceFacts
   std::vector<KernelReport> ran;
   for (const Plan& planned : plans) {
     if (options.progress) options.progress("running " + planned.kernel);
-    Result<GradientAnswer> answer = run_backward_trapped(planned, q, k, v, o, lse, dout_tensor, q, k, v);
+    Result<GradientAnswer> answer =
+        run_backward_trapped(planned, operands, o, lse, dout_tensor, operands.q, operands.k, operands.v);
     if (!answer.ok()) return answer.status();
     KernelReport line;
     line.kernel = planned.kernel;

@@ -48,6 +48,8 @@ struct RunArguments {
   std::string lse;
   std::string mask, bias, alibi_slopes, sink;  // .npy inputs; tensors of these names with `in`
   std::string dropout, dropout_seed, dropout_offset;
+  std::string dout;                      // .npy; the gradient of the output: asks for gradients
+  std::string dq, dk, dv, dbias, dsink;  // .npy outputs
   std::string layout = "bshd";
   std::string softmax_scale;
   std::string softcap;

@@ -143,6 +143,8 @@ int main(int argc, char** argv) {
   CLI::App* run_app = add_command(
       app, "run", "Attention on your own arrays",
       "  runmax run --q q.npy --k k.npy --v v.npy --causal --out o.npy --lse lse.npy\n"
+      "  runmax run --q q.npy --k k.npy --v v.npy --out o.npy --dout do.npy --dq dq.npy --dk dk.npy --dv "
+      "dv.npy\n"
       "  runmax run --in qkv.safetensors --layout bhsd --out o.safetensors\n\n"
       "Arrays have 2 dimensions (length, dim), 3 (length, heads, dim) or 4 (batch, length, heads, dim); "
       "with\n"
@@ -156,6 +158,13 @@ int main(int argc, char** argv) {
                       "Instead of these: .safetensors with the tensors q, k and v (F32, F16, BF16, F64)");
   run_app->add_option("--out", run.out, "Output, .npy; with --in a .safetensors with o and lse")->required();
   run_app->add_option("--lse", run.lse, "Also write the log of the sum of exponentials, .npy");
+  run_app->add_option("--dout", run.dout,
+                      "The gradient of the output, .npy of its shape: also compute gradients, on the CPU");
+  run_app->add_option("--dq", run.dq, "With --dout: the gradient of the queries, .npy");
+  run_app->add_option("--dk", run.dk, "With --dout: the gradient of the keys, .npy");
+  run_app->add_option("--dv", run.dv, "With --dout: the gradient of the values, .npy");
+  run_app->add_option("--dbias", run.dbias, "With --dout: the gradient of the bias, .npy");
+  run_app->add_option("--dsink", run.dsink, "With --dout: the gradient of the sink, .npy");
   run_app->add_option("--layout", run.layout, "Order of dimensions: bshd (the default) or bhsd");
   run_app->add_option("--softmax-scale,--scale", run.softmax_scale,
                       "Factor of q.k; 1/sqrt(dim) if not given");

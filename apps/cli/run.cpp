@@ -18,6 +18,7 @@
 #include "cli/output.hpp"
 #include "cli/run_check.hpp"
 #include "cli/run_forms.hpp"
+#include "cli/run_gradients.hpp"
 #include "files/input_file.hpp"
 #include "files/npy.hpp"
 #include "files/output_files.hpp"
@@ -132,12 +133,15 @@ std::vector<NamedPath> inputs(const RunArguments& a) {
   // With --in they are names of its tensors.
   for (const auto& [option, path] : form_paths(a))
     if (a.in.empty() && !path->empty()) paths.push_back({option, *path});
+  if (!a.dout.empty()) paths.push_back({"--dout", a.dout});
   return paths;
 }
 
 std::vector<NamedPath> outputs(const RunArguments& a) {
   std::vector<NamedPath> paths{{"--out", a.out}};
   if (!a.lse.empty()) paths.push_back({"--lse", a.lse});
+  for (const auto& [option, path] : gradient_paths(a))
+    if (!path->empty()) paths.push_back({option, *path});
   return paths;
 }
 
@@ -182,15 +186,20 @@ Status check_paths(const RunArguments& a) {
     if (Status status = files::check_destination(output.path); !status.ok())
       return Status(status.code(), std::string(output.option) + " " + status.message());
   }
-  if (!a.lse.empty() && same_file(a.out, a.lse))
-    return usage("--lse: " + a.lse + " is also the output --out");
-  return {};
+  const std::vector<NamedPath> written = outputs(a);
+  for (std::size_t n = 1; n < written.size(); ++n)
+    for (std::size_t before = 0; before < n; ++before)
+      if (same_file(written[before].path, written[n].path))
+        return usage(std::string(written[n].option) + ": " + written[n].path + " is also the output " +
+                     written[before].option);
+  return check_gradient_paths(a);
 }
 
 struct Inputs {
   NamedArray q, k, v;
   OptionArrays options;
   FormArrays forms;
+  std::optional<NamedArray> dout;
 };
 
 files::Precision precision(const RunArguments& a) {
@@ -221,6 +230,10 @@ Result<Inputs> read_inputs(const RunArguments& a) {
     Result<FormArrays> forms = read_forms(a, nullptr);
     if (!forms.ok()) return forms.status();
     result.forms = std::move(forms).value();
+    if (a.dout.empty()) return result;
+    Result<NamedArray> dout = read_one({"--dout", a.dout}, files::Precision::f32);
+    if (!dout.ok()) return dout.status();
+    result.dout = std::move(dout).value();
     return result;
   }
   const std::string source = "--in " + a.in + ": ";
@@ -234,6 +247,12 @@ Result<Inputs> read_inputs(const RunArguments& a) {
     Result<files::FloatArray> array = files::tensor_to_f32(tensors.value(), name, precision(a));
     if (!array.ok()) return named(array.status());
     *target = {source + "tensor '" + name + "'", std::move(array).value()};
+  }
+  for (const files::TensorEntry& entry : tensors.value()) {
+    if (entry.name != "dout") continue;
+    Result<files::FloatArray> array = files::tensor_to_f32(tensors.value(), "dout");
+    if (!array.ok()) return named(array.status());
+    result.dout = NamedArray{source + "tensor 'dout'", std::move(array).value()};
   }
   Result<OptionArrays> options = take_option_tensors(tensors.value(), source);
   if (!options.ok()) return options.status();
@@ -321,11 +340,12 @@ class Placed {
 
 struct Answer {
   std::vector<std::byte> o, lse;
+  std::optional<GradientArrays> gradients;
   double time_ms = 0;  // the call and the wait for it; copies to and from a GPU are outside
 };
 
-Result<Answer> compute(const Plan& plan, Inputs& in, inputs::HostOptions& options, FormTensors& forms,
-                       Layout layout, bool want_lse) {
+Result<Answer> compute(const Plan& plan, const DeviceFacts& facts, const RunArguments& arguments, Inputs& in,
+                       inputs::HostOptions& options, FormTensors& forms, Layout layout, bool want_lse) {
   const Problem& p = plan.problem;
   Answer answer;
   const files::Shape o_shape = output_shape(in.q.array.shape, p);
@@ -390,6 +410,11 @@ Result<Answer> compute(const Plan& plan, Inputs& in, inputs::HostOptions& option
   answer.time_ms = elapsed.count();
   for (Placed* array : {&o, &lse})
     if (Status copied = array->to_host(); !copied.ok()) return copied;
+  if (!in.dout) return answer;
+  Result<GradientArrays> gradients = compute_gradients(p, facts, arguments, tensors, *in.dout, layout,
+                                                       in.q.array.shape, in.k.array.shape, in.v.array.shape);
+  if (!gradients.ok()) return gradients.status();
+  answer.gradients = std::move(gradients).value();
   return answer;
 }
 
@@ -404,10 +429,17 @@ struct OutputShapes {
 
 Status write_outputs(const RunArguments& a, const Answer& answer, const OutputShapes& shapes) {
   files::OutputFiles out;
+  const std::vector<NamedGradient> gradients =
+      answer.gradients ? named_gradients(a, *answer.gradients) : std::vector<NamedGradient>{};
   if (!a.in.empty()) {
-    const std::string header = files::safetensors_header(
-        {{"o", shapes.o, shapes.o_element}, {"lse", shapes.lse, shapes.lse_element}});
-    if (Status status = out.add(a.out, {bytes_of(header), answer.o, answer.lse}); !status.ok()) return status;
+    std::vector<files::TensorHeader> tensors{{"o", shapes.o, shapes.o_element},
+                                             {"lse", shapes.lse, shapes.lse_element}};
+    for (const NamedGradient& gradient : gradients) tensors.push_back({gradient.name, gradient.shape});
+    const std::string header = files::safetensors_header(tensors);
+    std::vector<files::Bytes> pieces{bytes_of(header), answer.o, answer.lse};
+    for (const NamedGradient& gradient : gradients)
+      pieces.push_back(std::as_bytes(std::span(gradient.values)));
+    if (Status status = out.add(a.out, pieces); !status.ok()) return status;
     return out.commit();
   }
   const std::string o_header = files::npy_header(shapes.o, shapes.o_element);
@@ -415,6 +447,13 @@ Status write_outputs(const RunArguments& a, const Answer& answer, const OutputSh
   if (!a.lse.empty()) {
     const std::string lse_header = files::npy_header(shapes.lse, shapes.lse_element);
     if (Status status = out.add(a.lse, {bytes_of(lse_header), answer.lse}); !status.ok()) return status;
+  }
+  for (const NamedGradient& gradient : gradients) {
+    if (gradient.path.empty()) continue;
+    const std::string header = files::npy_header(gradient.shape);
+    if (Status status = out.add(gradient.path, {bytes_of(header), std::as_bytes(std::span(gradient.values))});
+        !status.ok())
+      return status;
   }
   return out.commit();
 }
@@ -496,6 +535,9 @@ nlohmann::ordered_json report(const RunArguments& a, const Inputs& in, const Pla
   option("bias", in.options.bias, a.bias);
   option("alibi_slopes", in.options.alibi_slopes, a.alibi_slopes);
   option("sink", in.options.sink, a.sink);
+  option("dout", in.dout, a.dout);
+  if (answer.gradients)
+    json["backward"] = {{"kernel", answer.gradients->kernel}, {"time_ms", answer.gradients->time_ms}};
   json["outputs"] = nlohmann::ordered_json::array();
   if (shapes) {
     json["outputs"].push_back({{"name", "o"},
@@ -507,6 +549,13 @@ nlohmann::ordered_json report(const RunArguments& a, const Inputs& in, const Pla
                                  {"file", a.in.empty() ? a.lse : a.out},
                                  {"shape", shapes->lse},
                                  {"dtype", files::element_name(shapes->lse_element)}});
+    if (answer.gradients)
+      for (const NamedGradient& gradient : named_gradients(a, *answer.gradients))
+        if (!a.in.empty() || !gradient.path.empty())
+          json["outputs"].push_back({{"name", gradient.name},
+                                     {"file", a.in.empty() ? gradient.path : a.out},
+                                     {"shape", gradient.shape},
+                                     {"dtype", "f32"}});
   }
   if (verdict) {
     json["check"] = to_json(verdict->kernel);
@@ -527,6 +576,15 @@ std::string summary(const RunArguments& a, const Plan& plan, const DeviceFacts& 
   std::string files = a.out + ": o " + files::shape_text(shapes.o);
   if (!a.lse.empty()) files += ", " + a.lse + ": lse " + files::shape_text(shapes.lse);
   if (!a.in.empty()) files += ", lse " + files::shape_text(shapes.lse);
+  if (answer.gradients)
+    for (const NamedGradient& gradient : named_gradients(a, *answer.gradients))
+      if (!a.in.empty() || !gradient.path.empty())
+        files += ", " + (a.in.empty() ? gradient.path + ": " : std::string()) + gradient.name + " " +
+                 files::shape_text(gradient.shape);
+  if (answer.gradients)
+    return fmt::format("{}; {} by {} and {} on {}, {:.3f} and {:.3f} ms (one call each, cold)", files,
+                       to_text(plan.problem), plan.kernel, answer.gradients->kernel, facts.name,
+                       answer.time_ms, answer.gradients->time_ms);
   return fmt::format("{}; {} by {} on {}, {:.3f} ms (one call, cold)", files, to_text(plan.problem),
                      plan.kernel, facts.name, answer.time_ms);
 }
@@ -541,12 +599,18 @@ ExitCode run_command(const RunArguments& arguments) {
   const Result<DropoutState> dropout = parse_dropout(arguments);
   if (!dropout.ok()) return complain(dropout.status());
   if (Status status = check_paths(arguments); !status.ok()) return complain(status);
-  Result<DeviceChoice> device = choose_device(arguments.device);
+  const bool gradients_asked = !arguments.dout.empty();
+  // Gradients are computed on the CPU.
+  Result<DeviceChoice> device =
+      choose_device(gradients_asked && arguments.device == "auto" ? "cpu" : arguments.device);
   if (!device.ok()) return complain(device.status());
 
   Result<Inputs> read = read_inputs(arguments);
   if (!read.ok()) return complain(read.status());
   Inputs& in = read.value();
+  if (in.dout && arguments.check)
+    return complain(
+        usage("--check: judges o and lse alone; `runmax check PROBLEM --backward` judges gradients"));
   Problem problem = options.value();
   if (Status status = take_forms(in.forms, in.q, in.k, in.v, layout.value(), problem); !status.ok())
     return complain(status);
@@ -561,6 +625,9 @@ ExitCode run_command(const RunArguments& arguments) {
   if (!dtype.ok()) return complain(dtype.status());
   problem.dtype = dtype.value();
 
+  if (in.dout && problem.dtype != DType::f32)
+    return complain(usage("--dout: gradients of " + std::string(dtype_name(problem.dtype)) +
+                          " arrays are computed in FP32: add --dtype f32"));
   Result<Plan> planned =
       plan(problem, device.value().facts,
            {.kernel = arguments.kernel, .threads = arguments.threads, .num_splits = arguments.num_splits});
@@ -568,9 +635,9 @@ ExitCode run_command(const RunArguments& arguments) {
     return complain(Status(StatusCode::unsupported,
                            planned.status().message() + "; --dtype f32 computes the arrays in FP32"));
   if (!planned.ok()) return complain(planned.status());
-  const bool want_lse = !arguments.in.empty() || !arguments.lse.empty() || arguments.check;
-  Result<Answer> answer =
-      compute(planned.value(), in, option_arrays, forms.value(), layout.value(), want_lse);
+  const bool want_lse = !arguments.in.empty() || !arguments.lse.empty() || arguments.check || in.dout;
+  Result<Answer> answer = compute(planned.value(), device.value().facts, arguments, in, option_arrays,
+                                  forms.value(), layout.value(), want_lse);
   if (!answer.ok()) return complain(answer.status());
 
   const OutputShapes shapes{output_shape(in.q.array.shape, problem),

@@ -26,7 +26,7 @@ Status failed(const std::string& path, const char* what, int error) {
 // Hidden files that a signal must remove. The handler may use nothing that allocates or locks.
 class SignalCleanup {
  public:
-  static constexpr std::size_t most_files = 4;
+  static constexpr std::size_t most_files = 8;
 
   // False if all slots are taken or the name is too long.
   static bool watch(const std::string& path) {

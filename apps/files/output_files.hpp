@@ -26,7 +26,7 @@ class OutputFiles {
   OutputFiles(const OutputFiles&) = delete;
   OutputFiles& operator=(const OutputFiles&) = delete;
 
-  // The file at `path` shall hold these pieces, one after the other. At most 4 files. After a failure, commit
+  // The file at `path` shall hold these pieces, one after the other. At most 8 files. After a failure, commit
   // fails too.
   Status add(const std::string& path, const std::vector<Bytes>& pieces);
   Status commit();

@@ -104,28 +104,11 @@ class GradientReference {
       if (!options.sees(i, key)) continue;
       visible_[j] = 1;
       ++row.keys;
-      const Dot dot = dot_of(q_.data(), k_.data() + (first + j) * head_dim_, head_dim_);
-      Real score = scale_ * dot.sum;
-      size[j] = abs(scale_) * dot.size;
-      if (options.softcap != 0) {
-        const Real cap = static_cast<Real>(options.softcap);
-        const Real tanh = std::tanh(score / cap), cosh = std::cosh(score / cap);
-        score = cap * tanh;
-        cap_slope_[j] = Real(1) / (cosh * cosh);
-      }
-      if (options.bias) {
-        const Real bias = static_cast<Real>(options.bias(i, key));
-        score += bias;
-        size[j] += abs(bias);
-      }
-      if (options.slope != 0) {
-        const Real penalty =
-            static_cast<Real>(options.slope) * static_cast<Real>(abs(i + options.diagonal_offset - key));
-        score -= penalty;
-        size[j] += abs(penalty);
-      }
-      weight_[j] = score;
-      if (score > max) max = score;
+      const Score score = score_of(i, key, options);
+      size[j] = score.size;
+      cap_slope_[j] = score.cap_slope;
+      weight_[j] = score.value;
+      if (score.value > max) max = score.value;
     }
     for (const double sink : options.sink)
       if (static_cast<Real>(sink) > max) max = static_cast<Real>(sink);
@@ -217,7 +200,8 @@ class GradientReference {
   // one entry for each key of the sample. S is at least |LSE| here, and else that of the sampled keys.
   template <class T>
   void saved_row(const Head<T>& head, const Matrix<T>& dout, const Matrix<T>& out, std::int64_t i, Keys keys,
-                 Real lse, const std::vector<std::int64_t>& sample, KeyGradients<Real>& of_sample) {
+                 Real lse, const std::vector<std::int64_t>& sample, KeyGradients<Real>& of_sample,
+                 const ScoreOptions& options = {}) {
     using std::abs;
     using std::exp;
     const Real infinity = std::numeric_limits<Real>::infinity();
@@ -230,24 +214,32 @@ class GradientReference {
       delta += dout_[c] * out_[c];
       delta_size += abs(dout_[c] * out_[c]);
     }
-    weight_.resize(sample.size());
+    weight_.assign(sample.size(), Real(0));
+    cap_slope_.assign(sample.size(), Real(1));
+    const auto visible = [&](std::int64_t j) {
+      return j >= keys.begin && j < keys.end && options.sees(i, j);
+    };
     for (std::size_t n = 0; n < sample.size(); ++n) {
-      const std::int64_t j = sample[n];
-      if (j < keys.begin || j >= keys.end) continue;
-      const Dot dot = dot_of(q_.data(), k_.data() + static_cast<std::size_t>(j) * head_dim_, head_dim_);
-      weight_[n] = exp(scale_ * dot.sum - lse);
-      const Real size = abs(scale_) * dot.size;
-      if (size > s && size < infinity) s = size;
+      if (!visible(sample[n])) continue;
+      const Score score = score_of(i, sample[n], options);
+      weight_[n] = exp(score.value - lse);
+      cap_slope_[n] = score.cap_slope;
+      if (score.size > s && score.size < infinity) s = score.size;
     }
+    if (options.softcap != 0) s *= 1 + 2 / static_cast<Real>(options.softcap);
     for (std::size_t n = 0; n < sample.size(); ++n) {
       const std::int64_t j = sample[n];
-      if (j < keys.begin || j >= keys.end) continue;
+      if (!visible(j)) continue;
       const Dot dp = dot_of(dout_.data(), v_.data() + static_cast<std::size_t>(j) * value_dim_, value_dim_);
       const Real weight = weight_[n];
+      const Real kept = !options.keeps        ? Real(1)
+                        : options.keeps(i, j) ? static_cast<Real>(options.kept_factor)
+                                              : Real(0);
       const Real least = weight < Real(least_weight) ? Real(least_weight) : weight;
-      add(scale_ * (weight * (dp.sum - delta)), abs(scale_) * (least * (dp.size + delta_size)), s, q_,
-          n * head_dim_, of_sample.dk, of_sample.dk_magnitude, of_sample.dk_score_magnitude);
-      add(weight, least, s, dout_, n * value_dim_, of_sample.dv, of_sample.dv_magnitude,
+      add(scale_ * cap_slope_[n] * (weight * (kept * dp.sum - delta)),
+          abs(scale_) * cap_slope_[n] * (least * (kept * dp.size + delta_size)), s, q_, n * head_dim_,
+          of_sample.dk, of_sample.dk_magnitude, of_sample.dk_score_magnitude);
+      add(kept * weight, kept * least, s, dout_, n * value_dim_, of_sample.dv, of_sample.dv_magnitude,
           of_sample.dv_score_magnitude);
     }
   }
@@ -280,6 +272,36 @@ class GradientReference {
       dot.size += size[s];
     }
     return dot;
+  }
+
+  // The score that is exponentiated, the size of what it was added up from, and the softcap's derivative.
+  struct Score {
+    Real value, size, cap_slope;
+  };
+
+  // Of the converted query row i and a visible key.
+  Score score_of(std::int64_t i, std::int64_t j, const ScoreOptions& options) const {
+    using std::abs;
+    const Dot dot = dot_of(q_.data(), k_.data() + static_cast<std::size_t>(j) * head_dim_, head_dim_);
+    Score score{scale_ * dot.sum, abs(scale_) * dot.size, Real(1)};
+    if (options.softcap != 0) {
+      const Real cap = static_cast<Real>(options.softcap);
+      const Real ratio = score.value / cap, cosh = std::cosh(ratio);
+      score.value = cap * std::tanh(ratio);
+      score.cap_slope = Real(1) / (cosh * cosh);
+    }
+    if (options.bias) {
+      const Real bias = static_cast<Real>(options.bias(i, j));
+      score.value += bias;
+      score.size += abs(bias);
+    }
+    if (options.slope != 0) {
+      const Real penalty =
+          static_cast<Real>(options.slope) * static_cast<Real>(abs(i + options.diagonal_offset - j));
+      score.value -= penalty;
+      score.size += abs(penalty);
+    }
+    return score;
   }
 
   template <class T>
