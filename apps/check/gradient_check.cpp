@@ -392,6 +392,10 @@ Result<GradientReport> check_gradients(const Problem& problem, const DeviceFacts
   if (options.rows < 0)
     return Status(StatusCode::invalid_argument,
                   "rows: must be at least 0 (0 is automatic), got " + std::to_string(options.rows));
+  if (problem.dtype != DType::f32)
+    return Status(StatusCode::unsupported, "check: --backward judges gradients in f32, got " +
+                                               std::string(dtype_name(problem.dtype)) + " (" +
+                                               to_text(problem) + ")");
   GradientReport report;
   report.problem = problem;
   report.facts = facts;

@@ -36,8 +36,9 @@
 
 namespace runmax {
 
-// Views of the caller's memory, in the problem's dtype; any strides, but outputs may not be broadcast. Every
-// element of an output is written, whatever it held. Outputs must not overlap inputs or one another.
+// Views of the caller's memory, in the problem's dtype (f32, f16 or bf16; sums are FP32 and rounded once);
+// any strides, but outputs may not be broadcast. Every element of an output is written, whatever it held.
+// Outputs must not overlap inputs or one another.
 struct Gradients {
   TensorView dout{};  // in, the shape of O: the gradient of the loss with respect to O
   TensorView dq{};    // out, the shape of Q

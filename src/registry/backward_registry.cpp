@@ -17,6 +17,8 @@ KernelEntry cpu_backward_entry() {
           "f32 multiply-add in tiles of at most 128 terms (fused where the processor has FMA), exp2 by "
           "polynomial, row sums of dO * O in f64",
       .serves = {.f32 = true,
+                 .f16 = true,
+                 .bf16 = true,
                  .ieee = true,
                  .causal_bottom_right = true,
                  .causal_top_left = true,

@@ -15,6 +15,7 @@
 #include "kernels/backward/cpu/config.hpp"
 #include "kernels/backward/cpu/launch.hpp"
 #include "kernels/backward/cpu/tiles.hpp"
+#include "kernels/forward/cpu/elements.hpp"
 #include "kernels/forward/cpu/geometry.hpp"
 #include "kernels/forward/cpu/options.hpp"
 #include "runtime/workers.hpp"
@@ -118,6 +119,9 @@ struct Scratch {
   float* dk = nullptr;  // (owned, padded head_dim)
   float* dv = nullptr;  // (owned, padded value_dim)
   TileKeys* visible = nullptr;
+  // Where rows of 16-bit types become FP32, and gradients are scaled before they become 16 bits.
+  float* stage = nullptr;       // (owned, the larger dimension)
+  float* stage_of_o = nullptr;  // (block_q, value_dim)
   // Of options, each a tile or a row.
   float* dropped = nullptr;          // P with what dropout drops left out, times the factor of the rest
   float* final_gradients = nullptr;  // dS before the softcap's derivative, for dBias
@@ -211,6 +215,9 @@ class Memory {
     scratch.dk = regions.take(keys * padded(p.head_dim));
     scratch.dv = regions.take(keys * padded(p.value_dim));
     scratch.visible = take<TileKeys>(regions, backward_tile.block_q);
+    const bool narrow = p.dtype != DType::f32;
+    scratch.stage = regions.take(narrow ? backward_tile.owned * std::max(p.head_dim, p.value_dim) : 0);
+    scratch.stage_of_o = regions.take(narrow ? backward_tile.block_q * p.value_dim : 0);
     const TileOptions options(p);
     const std::int64_t tile = backward_tile.block_q * pair_stride;
     scratch.dropped = regions.take(options.drops ? tile : 0);
@@ -290,9 +297,9 @@ class BackwardRun {
     if (item < cut_.pack_items()) {
       wait_for(*slot.finished, before * cut_.blocks());
       if (item < cut_.tiles())
-        pack_rows(kv_head, slot, item);
+        pack_rows(memory_.scratch(worker), kv_head, slot, item);
       else
-        pack_keys(kv_head, slot, item - cut_.tiles());
+        pack_keys(memory_.scratch(worker), kv_head, slot, item - cut_.tiles());
       count_one(*slot.packed);
       return;
     }
@@ -301,11 +308,20 @@ class BackwardRun {
     count_one(*slot.finished);
   }
 
-  StridedRows key_rows(const TensorView& view, std::int64_t kv_head, std::int64_t key) const {
-    return head_rows(view, cut_.batch(kv_head), kv_head % problem_.kv_heads, key);
+  // `count` rows as FP32: where they lie, or widened into `stage`.
+  static StridedRows wide_rows(const TensorView& view, std::int64_t batch, std::int64_t head,
+                               std::int64_t first, std::int64_t count, float* stage) {
+    if (view.dtype == DType::f32) return head_rows(view, batch, head, first);
+    element_functions().widen(element_rows(view, batch, head, first), count, view.dim(), stage);
+    return {stage, view.dim(), 1};
   }
-  StridedRows query_rows(const TensorView& view, std::int64_t kv_head, const RowTile& tile) const {
-    return head_rows(view, cut_.batch(kv_head), cut_.query_head(kv_head, tile), tile.query);
+  StridedRows key_rows(const TensorView& view, std::int64_t kv_head, std::int64_t key, std::int64_t count,
+                       float* stage) const {
+    return wide_rows(view, cut_.batch(kv_head), kv_head % problem_.kv_heads, key, count, stage);
+  }
+  StridedRows query_rows(const TensorView& view, std::int64_t kv_head, const RowTile& tile,
+                         float* stage) const {
+    return wide_rows(view, cut_.batch(kv_head), cut_.query_head(kv_head, tile), tile.query, tile.rows, stage);
   }
 
   // Packs rows of Q or dO both ways; true if all of them are finite.
@@ -318,19 +334,19 @@ class BackwardRun {
     return functions_.all_finite(values, tile.rows * padded(dim));
   }
 
-  void pack_rows(std::int64_t kv_head, const Slot& slot, std::int64_t t) const {
+  void pack_rows(const Scratch& scratch, std::int64_t kv_head, const Slot& slot, std::int64_t t) const {
     const RowTile tile = cut_.tile(t);
     TileNote& note = *new (slot.notes + t) TileNote;
-    note.q_finite = pack_both_ways(query_rows(tensors_.q, kv_head, tile), tile, problem_.head_dim,
-                                   product_scale_.query_factor, slot.q + tile.at * problem_.head_dim,
-                                   slot.q_rows + tile.at * head_dim_);
-    const StridedRows dout = query_rows(gradients_.dout, kv_head, tile);
+    note.q_finite = pack_both_ways(query_rows(tensors_.q, kv_head, tile, scratch.stage), tile,
+                                   problem_.head_dim, product_scale_.query_factor,
+                                   slot.q + tile.at * problem_.head_dim, slot.q_rows + tile.at * head_dim_);
+    const StridedRows dout = query_rows(gradients_.dout, kv_head, tile, scratch.stage);
     note.dout_finite =
         pack_both_ways(dout, tile, problem_.value_dim, 1, slot.dout + tile.at * problem_.value_dim,
                        slot.dout_rows + tile.at * value_dim_);
-    functions_.row_dots(dout, query_rows(tensors_.o, kv_head, tile), tile.rows, problem_.value_dim,
-                        slot.delta + tile.at);
-    const StridedRows lse = query_rows(tensors_.lse, kv_head, tile);
+    functions_.row_dots(dout, query_rows(tensors_.o, kv_head, tile, scratch.stage_of_o), tile.rows,
+                        problem_.value_dim, slot.delta + tile.at);
+    const StridedRows lse = query_rows(tensors_.lse, kv_head, tile, nullptr);
     if (problem_.sink) note_sink(kv_head, slot, tile, lse);
     note.keys = {problem_.kv_len, 0};
     for (std::int64_t r = 0; r < tile.rows; ++r) {
@@ -349,20 +365,21 @@ class BackwardRun {
     std::fill(slot.delta + tile.at + tile.rows, slot.delta + tile.at + filled, 0.0f);
     std::fill(slot.dq + tile.at * head_dim_, slot.dq + (tile.at + filled) * head_dim_, 0.0f);
     // No block will come by.
-    if (note.keys.begin >= note.keys.end) store_queries(kv_head, slot, tile);
+    if (note.keys.begin >= note.keys.end) store_queries(scratch, kv_head, slot, tile);
   }
 
-  void pack_keys(std::int64_t kv_head, const Slot& slot, std::int64_t block) const {
+  void pack_keys(const Scratch& scratch, std::int64_t kv_head, const Slot& slot, std::int64_t block) const {
     const std::int64_t first = block * backward_tile.owned;
     const std::int64_t end = std::min(first + backward_tile.owned, problem_.kv_len);
-    packing_.pack_keys(key_rows(tensors_.k, kv_head, first), end - first, problem_.head_dim,
-                       slot.k + first * problem_.head_dim);
-    packing_.pack_keys(key_rows(tensors_.v, kv_head, first), end - first, problem_.value_dim,
-                       slot.v + first * problem_.value_dim);
+    packing_.pack_keys(key_rows(tensors_.v, kv_head, first, end - first, scratch.stage), end - first,
+                       problem_.value_dim, slot.v + first * problem_.value_dim);
+    const StridedRows k = key_rows(tensors_.k, kv_head, first, end - first, scratch.stage);
+    packing_.pack_keys(k, end - first, problem_.head_dim, slot.k + first * problem_.head_dim);
     for (std::int64_t key = first; key < end; key += backward_tile.block_kv) {
       const std::int64_t count = std::min(backward_tile.block_kv, end - key);
       float* rows = slot.k_rows + key * head_dim_;
-      packing_.pack_values(key_rows(tensors_.k, kv_head, key), count, problem_.head_dim, 0, {rows, count});
+      packing_.pack_values({k.data + (key - first) * k.row_stride, k.row_stride, k.channel_stride}, count,
+                           problem_.head_dim, 0, {rows, count});
       slot.k_finite[key / backward_tile.block_kv] = functions_.all_finite(rows, count * head_dim_);
     }
   }
@@ -392,14 +409,14 @@ class BackwardRun {
         wait_for_bias(kv_head, slot, passed_before, block);
         add_bias(scratch, kv_head, slot, tile, key, count);
       }
-      if (note.keys.end <= end) store_queries(kv_head, slot, tile);
+      if (note.keys.end <= end) store_queries(scratch, kv_head, slot, tile);
       announce(slot.passed[block], passed_before + n + 1);
     }
     announce(slot.passed[block], passed_before + cut_.tiles());
     store(gradients_.dk, cut_.batch(kv_head), kv_head % problem_.kv_heads, first, end - first,
-          problem_.head_dim, softmax_scale_, scratch.dk);
+          problem_.head_dim, softmax_scale_, scratch.dk, scratch.stage);
     store(gradients_.dv, cut_.batch(kv_head), kv_head % problem_.kv_heads, first, end - first,
-          problem_.value_dim, 1, scratch.dv);
+          problem_.value_dim, 1, scratch.dv, scratch.stage);
   }
 
   // Keys that a row of the tile sees among [key, key + count), relative to key.
@@ -605,18 +622,24 @@ class BackwardRun {
     }
   }
 
-  void store_queries(std::int64_t kv_head, const Slot& slot, const RowTile& tile) const {
+  void store_queries(const Scratch& scratch, std::int64_t kv_head, const Slot& slot,
+                     const RowTile& tile) const {
     store(gradients_.dq, cut_.batch(kv_head), cut_.query_head(kv_head, tile), tile.query, tile.rows,
-          problem_.head_dim, softmax_scale_, slot.dq + tile.at * head_dim_);
+          problem_.head_dim, softmax_scale_, slot.dq + tile.at * head_dim_, scratch.stage);
   }
 
-  // Rows of a gradient, times `factor`, to where the caller wants them.
+  // Rows of a gradient, times `factor`, to where the caller wants them. `stage` holds a row.
   static void store(const TensorView& view, std::int64_t batch, std::int64_t head, std::int64_t first,
-                    std::int64_t rows, std::int64_t dim, double factor, const float* from) {
-    float* to = head_data(view, batch, head) + first * view.strides[2];
-    for (std::int64_t r = 0; r < rows; ++r, to += view.strides[2], from += padded(dim))
+                    std::int64_t rows, std::int64_t dim, double factor, const float* from, float* stage) {
+    const std::int64_t at = batch * view.strides[0] + head * view.strides[1] + first * view.strides[2];
+    for (std::int64_t r = 0; r < rows; ++r, from += padded(dim)) {
+      void* row = element_at(view.data, view.dtype, at + r * view.strides[2]);
+      float* to = view.dtype == DType::f32 ? static_cast<float*>(row) : stage;
+      const std::int64_t step = view.dtype == DType::f32 ? view.strides[3] : 1;
       for (std::int64_t c = 0; c < dim; ++c)
-        to[c * view.strides[3]] = static_cast<float>(factor * static_cast<double>(from[c]));
+        to[c * step] = static_cast<float>(factor * static_cast<double>(from[c]));
+      if (view.dtype != DType::f32) element_functions().narrow(stage, dim, view.dtype, row, view.strides[3]);
+    }
   }
 
   const Problem& problem_;
