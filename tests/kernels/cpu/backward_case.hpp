@@ -43,9 +43,9 @@ inline GradientAnswer gradients_of(const Problem& p, const BackwardInputs& b, co
                                    unsigned char poison = 0xff) {
   GradientAnswer answer;
   const auto filled = [&](std::int64_t count) {
-    std::vector<float> values(static_cast<std::size_t>(count));
-    std::memset(values.data(), poison, values.size() * sizeof(float));
-    return values;
+    float value = 0;
+    std::memset(&value, poison, sizeof value);
+    return std::vector<float>(static_cast<std::size_t>(count), value);
   };
   answer.dq = filled(p.batch * p.query_heads * p.query_len * p.head_dim);
   answer.dk = filled(p.batch * p.kv_heads * p.kv_len * p.head_dim);
