@@ -195,6 +195,28 @@ TEST(CpuBackwardMask, WhatAMaskHidesChangesNoBit) {
     }
 }
 
+TEST(CpuBackwardBias, ANaNShowsInItsOwnGradientAndInItsRow) {
+  OptionCase c("q40:k230:d16:bias");
+  const Problem& p = c.problem;
+  c.options.bias_shape = {1, 1, p.query_len, p.kv_len};
+  c.options.bias.assign(static_cast<std::size_t>(p.query_len * p.kv_len), 0.25f);
+  const std::vector<float> dout = inputs::draw_dout(p);
+  const OptionGradients before = gradients_of(c, dout);
+  c.options.bias[static_cast<std::size_t>(7 * p.kv_len + 200)] = nan;
+  const OptionGradients after = gradients_of(c, dout);
+  for (std::int64_t i = 0; i < p.query_len; ++i) {
+    for (std::int64_t e = i * 16; e < (i + 1) * 16; ++e)
+      EXPECT_TRUE(i == 7 ? std::isnan(after.dq[static_cast<std::size_t>(e)])
+                         : after.dq[static_cast<std::size_t>(e)] == before.dq[static_cast<std::size_t>(e)])
+          << "row " << i;
+    for (std::int64_t e = i * p.kv_len; e < (i + 1) * p.kv_len; ++e)
+      EXPECT_TRUE(i == 7
+                      ? std::isnan(after.dbias[static_cast<std::size_t>(e)])
+                      : after.dbias[static_cast<std::size_t>(e)] == before.dbias[static_cast<std::size_t>(e)])
+          << "row " << i;
+  }
+}
+
 TEST(CpuBackwardOptionCases, O002ARowThatSeesNothingAddsNothing) {
   OptionCase c("q2:d1:mask");
   c.in.q = {1, 1};

@@ -101,6 +101,37 @@ TEST_P(CpuOptions, AVisibleNaNShowsInExactlyItsRowsAndChannels) {
   }
 }
 
+TEST_P(CpuOptions, ANaNBiasOrSlopeOrSinkShowsInExactlyItsRows) {
+  for (const char* text : {"q9:k150:d8:bias", "q9:k150:d8:bias:softcap=5", "q9:k150:d8:bias:mask"}) {
+    OptionCase c{std::string(text)};
+    const Problem& p = c.problem;
+    c.options.bias_shape = {1, 1, p.query_len, p.kv_len};
+    c.options.bias.assign(static_cast<std::size_t>(p.query_len * p.kv_len), 0.25f);
+    std::fill(c.options.mask.begin(), c.options.mask.end(), std::uint8_t{1});
+    const Answer clean = c.run();
+    for (const std::int64_t bad : {0, 77, 149}) {
+      c.options.bias[static_cast<std::size_t>(4 * p.kv_len + bad)] = nan;
+      const Answer got = c.run();
+      c.options.bias[static_cast<std::size_t>(4 * p.kv_len + bad)] = 0.25f;
+      for (std::int64_t i = 0; i < p.query_len; ++i) {
+        EXPECT_EQ(std::isnan(got.lse[static_cast<std::size_t>(i)]), i == 4) << text << " row " << i;
+        for (std::int64_t d = 0; d < p.value_dim; ++d) {
+          const auto at = static_cast<std::size_t>(i * p.value_dim + d);
+          EXPECT_TRUE(i == 4 ? std::isnan(got.o[at]) : got.o[at] == clean.o[at]) << text << " row " << i;
+        }
+      }
+    }
+  }
+  for (const char* text : {"hq2:q5:k40:d8:alibi", "hq2:q5:k40:d8:sink"}) {
+    OptionCase c{std::string(text)};
+    (c.problem.alibi ? c.options.alibi_slopes : c.options.sink)[1] = nan;
+    const Answer got = c.run();
+    for (std::size_t i = 0; i < 10; ++i) EXPECT_EQ(std::isnan(got.lse[i]), i >= 5) << text << " row " << i;
+    for (std::size_t at = 0; at < got.o.size(); ++at)
+      EXPECT_EQ(std::isnan(got.o[at]), at >= got.o.size() / 2) << text << " element " << at;
+  }
+}
+
 // A weight of 0 that a row does see meets its value all the same.
 TEST_P(CpuOptions, AVisibleKeyOfNoWeightIsNotHidden) {
   OptionCase c{std::string("q2:k40:d4:bias:mask")};

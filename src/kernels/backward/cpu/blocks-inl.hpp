@@ -166,8 +166,9 @@ inline void gradient_row(const GradientRow& row) {
     } else {
       gradient = hn::Mul(p, hn::Sub(dp, delta));
     }
-    // A hidden key has P = 0, and its V may be anything.
-    gradient = hn::IfThenElseZero(hn::And(hn::Ne(p, zero), lanes_between(j, row.keys)), gradient);
+    // A hidden key has P = 0, and its V may be anything. Not by Ne, which is false for NaN on some targets: a
+    // NaN weight shows.
+    gradient = hn::IfThenElseZero(hn::AndNot(hn::Eq(p, zero), lanes_between(j, row.keys)), gradient);
     if (row.final_gradients) hn::StoreU(gradient, d, row.final_gradients + j);
     if (row.cap_slope) {
       const Vector slope = hn::IfThenElse(hn::Eq(gradient, zero), zero, hn::LoadU(d, row.cap_slope + j));

@@ -69,7 +69,8 @@ inline void transform(const ScoreUnits& units, const OptionRow& row) {
     if (row.bias) {
       float buffer[lanes];
       const Vector bias = hn::LoadU(d, lanes_of(row.bias, j, row.keys, 0.0f, buffer));
-      visible = hn::And(visible, hn::Ne(bias, hidden));
+      // Not by Ne, which is false for NaN on some targets: a NaN bias hides nothing.
+      visible = hn::AndNot(hn::Eq(bias, hidden), visible);
       score = units.softcap != 0.0f ? hn::Add(score, bias) : hn::MulAdd(score, factor, bias);
     } else if (units.softcap == 0.0f) {
       score = hn::Mul(score, factor);
