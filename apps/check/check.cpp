@@ -420,27 +420,26 @@ Result<CheckReport> check_problem(const Problem& problem, const DeviceFacts& fac
   return report;
 }
 
+std::string describe(const KernelReport& kernel) {
+  if (kernel.refused()) return kernel.kernel + ": does not serve this problem, " + kernel.refusal + "\n";
+  std::string text = kernel.kernel + " (" + kernel.computed_as +
+                     "): " + (kernel.accepted() ? "accepted" : "REJECTED") + "\n";
+  for (const GateReport& g : kernel.gates)
+    text += "  " + gate::describe(g.verdict, g.name, g.rule, kernel.repeat);
+  for (const std::string& gate : kernel.not_applied) text += "  not applied: " + gate + "\n";
+  if (!kernel.hint.empty()) text += "  hint: " + kernel.hint + "\n";
+  return text + (kernel.trespass.empty()
+                     ? "  memory: guard bytes intact, inputs unchanged\n"
+                     : "  memory: FAILED, " + kernel.trespass + "\n  repeat: " + kernel.repeat + "\n");
+}
+
 std::string describe(const CheckReport& report) {
   const Problem& p = report.problem;
   std::string text = to_text(p) + ": " + std::to_string(report.rows_compared) + " of " +
                      std::to_string(p.query_len) + " query rows of each head compared" +
                      (report.sampled() ? " (sampled; --rows N for more)" : "") +
                      " with the double-precision reference\n";
-  for (const KernelReport& kernel : report.kernels) {
-    if (kernel.refused()) {
-      text += kernel.kernel + ": does not serve this problem, " + kernel.refusal + "\n";
-      continue;
-    }
-    text += kernel.kernel + " (" + kernel.computed_as +
-            "): " + (kernel.accepted() ? "accepted" : "REJECTED") + "\n";
-    for (const GateReport& g : kernel.gates)
-      text += "  " + gate::describe(g.verdict, g.name, g.rule, kernel.repeat);
-    for (const std::string& gate : kernel.not_applied) text += "  not applied: " + gate + "\n";
-    if (!kernel.hint.empty()) text += "  hint: " + kernel.hint + "\n";
-    text += kernel.trespass.empty()
-                ? "  memory: guard bytes intact, inputs unchanged\n"
-                : "  memory: FAILED, " + kernel.trespass + "\n  repeat: " + kernel.repeat + "\n";
-  }
+  for (const KernelReport& kernel : report.kernels) text += describe(kernel);
   return text;
 }
 

@@ -91,6 +91,7 @@ std::string hint_of(const Problem& problem, const inputs::HostInputs& drawn,
                     const std::vector<std::int64_t>& rows, int threads, const Answer& answer);
 
 // Two or more lines: what was compared, one line a gate (two where it failed), and the verdict.
+std::string describe(const KernelReport& kernel);
 std::string describe(const CheckReport& report);
 
 }  // namespace runmax::check

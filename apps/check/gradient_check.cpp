@@ -474,20 +474,7 @@ std::string describe(const GradientReport& report) {
                      std::to_string(p.kv_len) + " keys of each KV head compared" +
                      (report.coverage.whole ? "" : " (sampled; --rows N for more)") +
                      " with the double-precision reference\n";
-  for (const KernelReport& kernel : report.kernels) {
-    if (kernel.refused()) {
-      text += kernel.kernel + ": does not serve this problem, " + kernel.refusal + "\n";
-      continue;
-    }
-    text += kernel.kernel + " (" + kernel.computed_as +
-            "): " + (kernel.accepted() ? "accepted" : "REJECTED") + "\n";
-    for (const GateReport& g : kernel.gates)
-      text += "  " + gate::describe(g.verdict, g.name, g.rule, kernel.repeat);
-    for (const std::string& gate : kernel.not_applied) text += "  not applied: " + gate + "\n";
-    text += kernel.trespass.empty()
-                ? "  memory: guard bytes intact, inputs unchanged\n"
-                : "  memory: FAILED, " + kernel.trespass + "\n  repeat: " + kernel.repeat + "\n";
-  }
+  for (const KernelReport& kernel : report.kernels) text += describe(kernel);
   return text;
 }
 

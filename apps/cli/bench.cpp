@@ -89,7 +89,7 @@ ExitCode bench_command(const BenchArguments& arguments) {
   if (!arguments.html.empty()) {
     const std::string title = "runmax bench: " + report.value().device.name;
     if (Status status = page::write_report(arguments.html, title, bench::json(report.value())); !status.ok())
-      return complain(status);
+      return complain_unwritten(status);
     print_aside("runmax: wrote " + arguments.html + "\n");
   }
   return report.value().passed() ? ExitCode::done : ExitCode::rejected;

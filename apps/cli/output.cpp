@@ -39,6 +39,11 @@ ExitCode complain(ExitCode code, const std::string& message) {
 
 ExitCode complain(const Status& status) { return complain(exit_code(status), status.message()); }
 
+ExitCode complain_unwritten(const Status& status) {
+  const bool ours = status.code() == StatusCode::internal_error;
+  return complain(ours ? ExitCode::internal : ExitCode::environment, status.message());
+}
+
 void notice(const std::string& message) { print_aside("runmax: notice: " + message + "\n"); }
 
 }  // namespace runmax::cli

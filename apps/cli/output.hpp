@@ -19,6 +19,10 @@ bool result_arrived();
 ExitCode complain(ExitCode code, const std::string& message);
 ExitCode complain(const Status& status);
 
+// As complain, for an output file that could not be written after its path had been checked: the machine
+// lacks something, such as space.
+ExitCode complain_unwritten(const Status& status);
+
 // Writes "runmax: notice: MESSAGE" to stderr.
 void notice(const std::string& message);
 

@@ -658,7 +658,7 @@ ExitCode run_command(const RunArguments& arguments) {
     return complain(ExitCode::rejected, "the answer is rejected; nothing is written");
   }
   if (Status status = write_outputs(arguments, answer.value(), shapes); !status.ok())
-    return complain(ExitCode::environment, status.message());
+    return complain_unwritten(status);
   if (arguments.json) {
     print_json(report(arguments, in, planned.value(), device.value().facts, shapes, answer.value(), verdict));
   } else {

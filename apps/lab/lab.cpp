@@ -134,7 +134,7 @@ ExitCode run_lab(const LabArguments& arguments) {
   if (!arguments.html.empty()) {
     const std::string title = "runmax lab: " + report.device.name;
     if (Status status = page::write_report(arguments.html, title, report_json(report)); !status.ok())
-      return complain(status);
+      return cli::complain_unwritten(status);
     cli::print_aside("runmax: wrote " + arguments.html + "\n");
   }
   return passed(report) ? ExitCode::done : ExitCode::rejected;

@@ -33,7 +33,8 @@ ExitCode page_command(const PageArguments& arguments) {
   }
   const std::string html =
       page::page_html(page::View::page, "runmax: attention that carries a maximum, not a matrix", records);
-  if (Status status = page::write_page(arguments.output, html); !status.ok()) return complain(status);
+  if (Status status = page::write_page(arguments.output, html); !status.ok())
+    return complain_unwritten(status);
   print_result(fmt::format("{}: {} kB, {} record{}; open it in a browser\n", arguments.output,
                            (html.size() + 999) / 1000, records.size(), records.size() == 1 ? "" : "s"));
   return ExitCode::done;

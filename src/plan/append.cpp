@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "plan/views.hpp"
 #include "problem/format16.hpp"
 
 namespace runmax {
@@ -12,30 +13,14 @@ namespace {
 
 std::string number(std::int64_t n) { return std::to_string(n); }
 
-Status broken(const std::string& argument, const std::string& rule) {
-  return {StatusCode::invalid_argument, argument + ": " + rule};
-}
-
-std::string shape_text(const std::array<std::int64_t, 4>& s) {
-  return "(" + number(s[0]) + ", " + number(s[1]) + ", " + number(s[2]) + ", " + number(s[3]) + ")";
-}
-
-// A view whose shape and type are given: in host memory, aligned, not null unless empty.
-Status check_view(const std::string& name, const TensorView& view, DType dtype,
-                  const std::array<std::int64_t, 4>& shape) {
+// A view whose shape and type are given, in host memory.
+Status check_host_view(const std::string& name, const TensorView& view, DType dtype, const Shape4& shape) {
   for (const std::int64_t size : view.shape)
-    if (size < 0) return broken(name, "shape must not be negative, got " + shape_text(view.shape));
+    if (size < 0) return invalid(name, "shape must not be negative, got " + shape_text(view.shape));
   if (view.shape != shape)
-    return broken(name, "shape must be " + shape_text(shape) + ", got " + shape_text(view.shape));
-  if (view.dtype != dtype)
-    return broken(name, "dtype must be " + std::string(dtype_name(dtype)) + ", got " +
-                            std::string(dtype_name(view.dtype)));
-  if (view.device.kind != DeviceKind::cpu) return broken(name, "must lie in host memory");
-  if (view.elements() == 0) return {};
-  if (view.data == nullptr) return broken(name, "data is null");
-  if (reinterpret_cast<std::uintptr_t>(view.data) % static_cast<std::uintptr_t>(dtype_bytes(dtype)) != 0)
-    return broken(name, "data must be aligned to its element of " + number(dtype_bytes(dtype)) + " bytes");
-  return {};
+    return invalid(name, "shape must be " + shape_text(shape) + ", got " + shape_text(view.shape));
+  if (view.device.kind != DeviceKind::cpu) return invalid(name, "must lie in host memory");
+  return check_memory(name, view, dtype, view.device);
 }
 
 Status check_type(const char* name, DType dtype) {
@@ -46,15 +31,15 @@ Status check_type(const char* name, DType dtype) {
 
 Status check_rotary(const Rotary& rotary, std::int64_t head_dim) {
   if (rotary.width < 0 || rotary.width % 2 != 0)
-    return broken("rotary.width", "must be even and at least 0, got " + number(rotary.width));
+    return invalid("rotary.width", "must be even and at least 0, got " + number(rotary.width));
   if (rotary.width > head_dim)
-    return broken("rotary.width",
-                  "must be at most head_dim " + number(head_dim) + ", got " + number(rotary.width));
+    return invalid("rotary.width",
+                   "must be at most head_dim " + number(head_dim) + ", got " + number(rotary.width));
   if (rotary.pairs != RotaryPairs::half_split && rotary.pairs != RotaryPairs::interleaved)
-    return broken("rotary.pairs", "is half_split (0) or interleaved (1), got " +
-                                      number(static_cast<std::int64_t>(rotary.pairs)));
+    return invalid("rotary.pairs", "is half_split (0) or interleaved (1), got " +
+                                       number(static_cast<std::int64_t>(rotary.pairs)));
   if (!(rotary.base > 0) || !std::isfinite(rotary.base))
-    return broken("rotary.base", "must be finite and above 0, got " + std::to_string(rotary.base));
+    return invalid("rotary.base", "must be finite and above 0, got " + std::to_string(rotary.base));
   return {};
 }
 
@@ -155,13 +140,6 @@ class Cache {
   const TensorView& table_;
 };
 
-Status check_distinct(const char* name, const TensorView& view) {
-  for (std::size_t axis = 0; axis < 4; ++axis)
-    if (view.shape[axis] > 1 && view.strides[axis] == 0)
-      return broken(name, "is written and cannot be broadcast (stride 0)");
-  return {};
-}
-
 std::int64_t appended(const AppendTensors& t, std::int64_t b) {
   return t.new_lengths.data ? int_at(t.new_lengths, b) : t.new_k.length();
 }
@@ -171,23 +149,23 @@ Status check_room(const AppendTensors& t) {
   for (std::int64_t b = 0; b < t.new_k.batch(); ++b) {
     const std::string element = "batch element " + number(b);
     const std::int64_t have = int_at(t.kv_lengths, b), more = appended(t, b);
-    if (have < 0) return broken("kv_lengths", element + " must be at least 0, got " + number(have));
+    if (have < 0) return invalid("kv_lengths", element + " must be at least 0, got " + number(have));
     if (more < 0 || more > t.new_k.length())
-      return broken("new_lengths", element + " must be at least 0 and at most the " +
-                                       number(t.new_k.length()) + " new rows, got " + number(more));
+      return invalid("new_lengths", element + " must be at least 0 and at most the " +
+                                        number(t.new_k.length()) + " new rows, got " + number(more));
     const std::int64_t page_size = t.k.length();
     const std::int64_t capacity = t.page_table.data ? t.page_table.dim() * page_size : t.k.length();
     if (have + more > capacity)
-      return broken("kv_lengths", element + " has " + number(have) + " keys and gets " + number(more) +
-                                      ", more than its capacity: " + number(have + more) + " > " +
-                                      number(capacity));
+      return invalid("kv_lengths", element + " has " + number(have) + " keys and gets " + number(more) +
+                                       ", more than its capacity: " + number(have + more) + " > " +
+                                       number(capacity));
     if (!t.page_table.data || more == 0) continue;
     for (std::int64_t c = have / page_size; c <= (have + more - 1) / page_size; ++c) {
       const std::int64_t page = int_at(t.page_table, b, c);
       if (page < 0 || page >= t.k.batch())
-        return broken("page_table", "row " + number(b) + ", column " + number(c) +
-                                        " must be at least 0 and below " + number(t.k.batch()) +
-                                        ", the number of pages, got " + number(page));
+        return invalid("page_table", "row " + number(b) + ", column " + number(c) +
+                                         " must be at least 0 and below " + number(t.k.batch()) +
+                                         ", the number of pages, got " + number(page));
     }
   }
   return {};
@@ -197,17 +175,17 @@ Status check_room(const AppendTensors& t) {
 
 Status rotate(const TensorView& x, const TensorView& start, const Rotary& rotary, const TensorView& out) {
   for (Status status :
-       {check_type("x", x.dtype), check_view("x", x, x.dtype, x.shape),
-        check_view("out", out, x.dtype, x.shape), check_distinct("out", out),
-        check_view("start", start, DType::i32, {x.batch(), 1, 1, 1}), check_rotary(rotary, x.dim())})
+       {check_type("x", x.dtype), check_host_view("x", x, x.dtype, x.shape),
+        check_host_view("out", out, x.dtype, x.shape), check_distinct("out", out),
+        check_host_view("start", start, DType::i32, {x.batch(), 1, 1, 1}), check_rotary(rotary, x.dim())})
     if (!status.ok()) return status;
   if (x.data == out.data && x.strides != out.strides)
-    return broken("out", "has other strides than x, whose memory it shares");
+    return invalid("out", "has other strides than x, whose memory it shares");
   if (x.elements() == 0) return {};
   for (std::int64_t b = 0; b < x.batch(); ++b)
     if (int_at(start, b) < 0)
-      return broken("start",
-                    "batch element " + number(b) + " must be at least 0, got " + number(int_at(start, b)));
+      return invalid("start",
+                     "batch element " + number(b) + " must be at least 0, got " + number(int_at(start, b)));
   for (std::int64_t b = 0; b < x.batch(); ++b)
     for (std::int64_t i = 0; i < x.length(); ++i)
       rotate_heads(
@@ -224,17 +202,17 @@ Status append_kv(const AppendTensors& t, const Rotary& rotary) {
   const std::array<std::int64_t, 4> of_k{paged ? t.k.batch() : batch, heads, t.k.length(), t.new_k.dim()};
   const std::array<std::int64_t, 4> of_v{of_k[0], heads, of_k[2], t.new_v.dim()};
   for (Status status :
-       {check_type("new_k", dtype), check_view("new_k", t.new_k, dtype, t.new_k.shape),
-        check_view("new_v", t.new_v, dtype, of_new_v), check_view("k", t.k, dtype, of_k),
-        check_view("v", t.v, dtype, of_v), check_distinct("k", t.k), check_distinct("v", t.v),
-        check_view("kv_lengths", t.kv_lengths, DType::i32, {batch, 1, 1, 1}),
-        t.new_lengths.data ? check_view("new_lengths", t.new_lengths, DType::i32, {batch, 1, 1, 1})
+       {check_type("new_k", dtype), check_host_view("new_k", t.new_k, dtype, t.new_k.shape),
+        check_host_view("new_v", t.new_v, dtype, of_new_v), check_host_view("k", t.k, dtype, of_k),
+        check_host_view("v", t.v, dtype, of_v), check_distinct("k", t.k), check_distinct("v", t.v),
+        check_host_view("kv_lengths", t.kv_lengths, DType::i32, {batch, 1, 1, 1}),
+        t.new_lengths.data ? check_host_view("new_lengths", t.new_lengths, DType::i32, {batch, 1, 1, 1})
                            : Status(),
-        paged ? check_view("page_table", t.page_table, DType::i32, {batch, 1, 1, t.page_table.dim()})
+        paged ? check_host_view("page_table", t.page_table, DType::i32, {batch, 1, 1, t.page_table.dim()})
               : Status(),
         check_rotary(rotary, t.new_k.dim())})
     if (!status.ok()) return status;
-  if (paged && t.k.length() == 0) return broken("k", "pages must have room for at least 1 key, got 0");
+  if (paged && t.k.length() == 0) return invalid("k", "pages must have room for at least 1 key, got 0");
   if (batch == 0 || heads == 0) return {};
   if (Status status = check_room(t); !status.ok()) return status;
 

@@ -5,11 +5,10 @@
 #include <array>
 #include <cstdint>
 
+#include "plan/views.hpp"
 #include "runmax/runmax.hpp"
 
 namespace runmax {
-
-using Shape4 = std::array<std::int64_t, 4>;
 
 // The shapes that a problem's tensors must have. A pool of pages may have any number of them, and a page
 // table any number of columns: those are taken from the tensors given.

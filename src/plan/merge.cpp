@@ -1,8 +1,8 @@
 // Merging two finished partial results, with the algebra of online_softmax.hpp in double.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
+#include "plan/views.hpp"
 #include "runmax/runmax.hpp"
 
 namespace runmax {
@@ -13,37 +13,16 @@ float& at(const TensorView& view, std::int64_t b, std::int64_t h, std::int64_t i
       view.data)[b * view.strides[0] + h * view.strides[1] + i * view.strides[2] + c * view.strides[3]];
 }
 
-std::string shape_text(const std::array<std::int64_t, 4>& s) {
-  return "(" + std::to_string(s[0]) + ", " + std::to_string(s[1]) + ", " + std::to_string(s[2]) + ", " +
-         std::to_string(s[3]) + ")";
-}
-
-Status check(const char* name, const TensorView& view, const std::array<std::int64_t, 4>& shape) {
-  const auto fail = [&](const std::string& rule) {
-    return Status(StatusCode::invalid_argument, std::string(name) + ": " + rule);
-  };
+Status check(const char* name, const TensorView& view, const Shape4& shape) {
   if (view.dtype != DType::f32 || view.device.kind != DeviceKind::cpu)
     return {StatusCode::unsupported, std::string(name) + ": merge takes f32 tensors on the CPU, got " +
                                          std::string(dtype_name(view.dtype)) + " on " +
                                          std::string(device_kind_name(view.device.kind))};
   for (const std::int64_t size : view.shape)
-    if (size < 0) return fail("shape must not be negative, got " + shape_text(view.shape));
+    if (size < 0) return invalid(name, "shape must not be negative, got " + shape_text(view.shape));
   if (view.shape != shape)
-    return fail("shape must be " + shape_text(shape) + " to fit o, got " + shape_text(view.shape));
-  if (view.elements() == 0) return {};
-  if (view.data == nullptr) return fail("data is null");
-  if (reinterpret_cast<std::uintptr_t>(view.data) % alignof(float) != 0)
-    return fail("data must be aligned to its element of 4 bytes");
-  return {};
-}
-
-// An output whose elements share memory would keep only the last of them.
-Status check_distinct(const char* name, const TensorView& view) {
-  for (std::size_t axis = 0; axis < 4; ++axis)
-    if (view.shape[axis] > 1 && view.strides[axis] == 0)
-      return {StatusCode::invalid_argument,
-              std::string(name) + ": is an output and cannot be broadcast (stride 0)"};
-  return {};
+    return invalid(name, "shape must be " + shape_text(shape) + " to fit o, got " + shape_text(view.shape));
+  return check_memory(name, view, DType::f32, view.device);
 }
 
 }  // namespace

@@ -1,51 +1,15 @@
 // Running a plan: every view is checked against it first, so that no kernel sees a wrong shape.
-#include <cmath>
 #include <new>
 #include <string>
 
 #include "plan/forms.hpp"
+#include "plan/views.hpp"
 #include "registry/registry.hpp"
 #include "runtime/cuda_runtime.hpp"
 #include "runtime/device_memory.hpp"
 
 namespace runmax {
 namespace {
-
-std::string shape_text(const std::array<std::int64_t, 4>& s) {
-  return "(" + std::to_string(s[0]) + ", " + std::to_string(s[1]) + ", " + std::to_string(s[2]) + ", " +
-         std::to_string(s[3]) + ")";
-}
-
-Status invalid(const char* name, const std::string& rule) {
-  return {StatusCode::invalid_argument, std::string(name) + ": " + rule};
-}
-
-// What is left once the shape is known to be right.
-Status check_memory(const char* name, const TensorView& view, DType dtype, Device device) {
-  const auto fail = [&](const std::string& rule) { return invalid(name, rule); };
-  if (view.dtype != dtype)
-    return fail("dtype must be " + std::string(dtype_name(dtype)) + ", got " +
-                std::string(dtype_name(view.dtype)));
-  if (!(view.device == device)) return fail("is on another device than the plan");
-  if (view.elements() == 0) return {};
-  if (view.data == nullptr) return fail("data is null");
-  if (reinterpret_cast<std::uintptr_t>(view.data) % static_cast<std::uintptr_t>(dtype_bytes(dtype)) != 0)
-    return fail("data must be aligned to its element of " + std::to_string(dtype_bytes(dtype)) + " bytes");
-  double reach = 0;
-  for (std::size_t axis = 0; axis < 4; ++axis)
-    reach += static_cast<double>(view.shape[axis] - 1) * std::abs(static_cast<double>(view.strides[axis]));
-  if (reach * static_cast<double>(dtype_bytes(dtype)) >= 0x1p63)
-    return fail("strides reach beyond 2^63 bytes");
-  return {};
-}
-
-Status check_view(const char* name, const TensorView& view, DType dtype, std::array<std::int64_t, 4> shape,
-                  Device device) {
-  if (view.shape != shape)
-    return invalid(name, "shape (batch, heads, length, dim) must be " + shape_text(shape) + ", got " +
-                             shape_text(view.shape));
-  return check_memory(name, view, dtype, device);
-}
 
 // A table of integers that the form of a problem needs, or must not have.
 Status check_form(const char* name, const TensorView& view, bool asked, const Shape4& shape,
@@ -135,15 +99,15 @@ Status run(const Plan& plan, const Tensors& tensors, Workspace workspace, Stream
        {check_view("q", tensors.q, dtype, shapes.q, plan.device),
         check_view("k", tensors.k, dtype, shapes.k, plan.device),
         check_view("v", tensors.v, dtype, shapes.v, plan.device),
-        check_view("o", tensors.o, dtype, shapes.o, plan.device),
+        check_view("o", tensors.o, dtype, shapes.o, plan.device), check_distinct("o", tensors.o),
         check_form("page_table", tensors.page_table, p.page_size > 0, shapes.page_table, plan),
         check_form("kv_lengths", tensors.kv_lengths, p.seqused, shapes.kv_lengths, plan)})
     if (!status.ok()) return status;
   if (tensors.lse.data)
-    if (Status status = check_view("lse", tensors.lse, dtype == DType::f64 ? DType::f64 : DType::f32,
-                                   shapes.lse, plan.device);
-        !status.ok())
-      return status;
+    for (Status status : {check_view("lse", tensors.lse, dtype == DType::f64 ? DType::f64 : DType::f32,
+                                     shapes.lse, plan.device),
+                          check_distinct("lse", tensors.lse)})
+      if (!status.ok()) return status;
   if (plan.device.kind == DeviceKind::cpu)
     if (Status status = check_form_values(p, tensors); !status.ok()) return status;
   if (Status status = check_options(p, tensors, plan.device); !status.ok()) return status;

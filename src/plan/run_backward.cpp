@@ -1,9 +1,9 @@
 // Running a backward plan: every view is checked against it first, so that no kernel sees a wrong shape.
 #include <array>
-#include <cmath>
 #include <new>
 #include <string>
 
+#include "plan/views.hpp"
 #include "registry/registry.hpp"
 #include "runmax/backward.hpp"
 #include "runtime/cuda_runtime.hpp"
@@ -12,52 +12,23 @@
 namespace runmax {
 namespace {
 
-using Shape = std::array<std::int64_t, 4>;
-
-std::string shape_text(const Shape& s) {
-  return "(" + std::to_string(s[0]) + ", " + std::to_string(s[1]) + ", " + std::to_string(s[2]) + ", " +
-         std::to_string(s[3]) + ")";
-}
-
-// What a view must be. In a dimension that broadcasts, 1 may stand for the size. An output whose elements
-// share memory would keep only the last of them.
+// What a view must be. In a dimension that broadcasts, 1 may stand for the size.
 struct Expected {
   const char* name;
   const TensorView& view;
   DType dtype;
-  Shape shape;
+  Shape4 shape;
   bool output;
   std::array<bool, 4> broadcasts{};
 };
 
 Status check_view(const Expected& expected, Device device) {
-  const auto& [name, view, dtype, full_shape, output, broadcasts] = expected;
-  Shape shape = full_shape;
+  Shape4 shape = expected.shape;
   for (std::size_t axis = 0; axis < 4; ++axis)
-    if (broadcasts[axis] && view.shape[axis] == 1) shape[axis] = 1;
-  const auto fail = [&, called = std::string(name)](const std::string& rule) {
-    return Status(StatusCode::invalid_argument, called + ": " + rule);
-  };
-  if (view.shape != shape)
-    return fail("shape (batch, heads, length, dim) must be " + shape_text(shape) + ", got " +
-                shape_text(view.shape));
-  if (view.dtype != dtype)
-    return fail("dtype must be " + std::string(dtype_name(dtype)) + ", got " +
-                std::string(dtype_name(view.dtype)));
-  if (!(view.device == device)) return fail("is on another device than the plan");
-  if (view.elements() == 0) return {};
-  if (view.data == nullptr) return fail("data is null");
-  if (reinterpret_cast<std::uintptr_t>(view.data) % static_cast<std::uintptr_t>(dtype_bytes(dtype)) != 0)
-    return fail("data must be aligned to its element of " + std::to_string(dtype_bytes(dtype)) + " bytes");
-  double reach = 0;
-  for (std::size_t axis = 0; axis < 4; ++axis) {
-    reach += static_cast<double>(shape[axis] - 1) * std::abs(static_cast<double>(view.strides[axis]));
-    if (output && shape[axis] > 1 && view.strides[axis] == 0)
-      return fail("is an output and cannot be broadcast (stride 0)");
-  }
-  if (reach * static_cast<double>(dtype_bytes(dtype)) >= 0x1p63)
-    return fail("strides reach beyond 2^63 bytes");
-  return {};
+    if (expected.broadcasts[axis] && expected.view.shape[axis] == 1) shape[axis] = 1;
+  if (Status status = check_view(expected.name, expected.view, expected.dtype, shape, device); !status.ok())
+    return status;
+  return expected.output ? check_distinct(expected.name, expected.view) : Status();
 }
 
 // The tensor of an option, or its gradient: there only if the problem has the option.
@@ -70,7 +41,7 @@ Status check_option(const Expected& expected, bool has_option, const char* optio
 }
 
 Status check_options(const Problem& p, const Tensors& t, const Gradients& g, Device device) {
-  const Shape scores{p.batch, p.query_heads, p.query_len, p.kv_len}, heads{1, p.query_heads, 1, 1};
+  const Shape4 scores{p.batch, p.query_heads, p.query_len, p.kv_len}, heads{1, p.query_heads, 1, 1};
   const std::array<bool, 4> all{true, true, true, true};
   for (Status status :
        {check_option({"mask", t.mask, DType::boolean, scores, false, all}, p.mask, "mask", true, device),
@@ -97,7 +68,7 @@ Status run_backward(const Plan& plan, const Tensors& tensors, const Gradients& g
     return {StatusCode::invalid_argument,
             "plan: '" + plan.kernel +
                 "' is no backward kernel of this library; make the plan with plan_backward"};
-  const Shape q{p.batch, p.query_heads, p.query_len, p.head_dim},
+  const Shape4 q{p.batch, p.query_heads, p.query_len, p.head_dim},
       k{p.batch, p.kv_heads, p.kv_len, p.head_dim}, v{p.batch, p.kv_heads, p.kv_len, p.value_dim},
       o{p.batch, p.query_heads, p.query_len, p.value_dim}, row{p.batch, p.query_heads, p.query_len, 1};
   for (const Expected& expected :

@@ -199,6 +199,30 @@ TEST_P(Case, O089_AViewThatDoesNotFitThePlanIsRefusedAndTheOutputIsUntouched) {
   for (const float value : answer.value().o.storage) ASSERT_TRUE(std::isnan(value));
 }
 
+// O-116: an output whose elements share memory would keep only the last of them.
+TEST_P(Case, O116_AnOutputThatIsBroadcastIsRefused) {
+  if (!serves_f32()) GTEST_SKIP() << "dtype f32 is not served";
+  const Problem p = problem("q64:d64");
+  const Operands in = mean_index(p);
+  const Result<Plan> planned = plan(p, facts(), options());
+  ASSERT_TRUE(planned.ok()) << planned.status().message();
+  const Result<Answer> answer = check::run_trapped(
+      facts().device, planned.value().workspace_bytes, in.q, in.k, in.v, packed_tensor(q_shape(p)),
+      packed_tensor({1, 1, 64, 1}), [&](Tensors tensors, Workspace workspace) {
+        Tensors flat = tensors;
+        flat.o.strides[2] = 0;
+        EXPECT_EQ(runmax::run(planned.value(), flat, workspace, nullptr).message(),
+                  "o: is an output and cannot be broadcast (stride 0)");
+        flat = tensors;
+        flat.lse.strides[2] = 0;
+        EXPECT_EQ(runmax::run(planned.value(), flat, workspace, nullptr).message(),
+                  "lse: is an output and cannot be broadcast (stride 0)");
+        return Status();
+      });
+  ASSERT_TRUE(answer.ok());
+  for (const float value : answer.value().o.storage) ASSERT_TRUE(std::isnan(value));
+}
+
 // O-092: -ffast-math and its like would remove the infinities that the masks are made of.
 TEST(CaseBuild, O092_NoFlagAssumesFiniteMath) {
 #if defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__

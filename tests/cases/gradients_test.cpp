@@ -35,6 +35,12 @@ class GradientCase : public ::testing::TestWithParam<std::string> {
     return {constant(q_shape(p), 0), constant(k_shape(p), 0), constant(v_shape(p), 0),
             constant(o_shape(p), 1)};
   }
+  // The problem's own Q, K and V, and a dO of ones.
+  static Given drawn(const Problem& p) {
+    const inputs::HostInputs values = inputs::draw(p);
+    return {packed_tensor(q_shape(p), values.q), packed_tensor(k_shape(p), values.k),
+            packed_tensor(v_shape(p), values.v), constant(o_shape(p), 1)};
+  }
   static std::array<std::int64_t, 4> o_shape(const Problem& p) {
     return {p.batch, p.query_heads, p.query_len, p.value_dim};
   }
@@ -138,11 +144,7 @@ TEST_P(GradientCase, O017_NoKeysGiveZeroGradientsAndNoRowsToo) {
 
 TEST_P(GradientCase, O022_RowStridesOfManyElementsAreHonoured) {
   const Problem p = problem("q129:d16");
-  Given in = given(p);
-  const inputs::HostInputs drawn = inputs::draw(p);
-  in.q.storage = drawn.q;
-  in.k.storage = drawn.k;
-  in.v.storage = drawn.v;
+  Given in = drawn(p);
   in.dout.storage = inputs::draw_dout(p);
   const GradientAnswer want = run(p, in);
   // The same dO with 65536 elements from row to row: 128 rows are 2^23.
@@ -161,11 +163,7 @@ TEST_P(GradientCase, O022_RowStridesOfManyElementsAreHonoured) {
 TEST_P(GradientCase, O028_O029_TheDefaultScaleIsThatOfTheTrueHeadSizeAndVMayHaveItsOwn) {
   for (const char* dims : {"d8:dv16", "d16:dv8", "d192:dv128", "d5:dv3"}) {
     Problem p = problem("q3:k2:" + std::string(dims));
-    Given in = given(p);
-    const inputs::HostInputs drawn = inputs::draw(p);
-    in.q.storage = drawn.q;
-    in.k.storage = drawn.k;
-    in.v.storage = drawn.v;
+    Given in = drawn(p);
     const GradientAnswer by_default = run(p, in);
     p.softmax_scale = 1 / std::sqrt(static_cast<double>(p.head_dim));
     const GradientAnswer named = run(p, in);
@@ -192,11 +190,7 @@ TEST_P(GradientCase, O033_ARowOfOneKeyGivesItsKeyDoutAndNothingElse) {
 
 TEST_P(GradientCase, O053_TheSameBitsInEveryRun) {
   const Problem p = problem("b2:hq4:hk4:q256:d64");
-  Given in = given(p);
-  const inputs::HostInputs drawn = inputs::draw(p);
-  in.q.storage = drawn.q;
-  in.k.storage = drawn.k;
-  in.v.storage = drawn.v;
+  Given in = drawn(p);
   in.dout.storage = inputs::draw_dout(p);
   const GradientAnswer first = run(p, in);
   for (int n = 0; n < 20; ++n) {
@@ -241,11 +235,7 @@ TEST_P(GradientCase, O058_BackwardObeysTheCausalMask) {
 TEST_P(GradientCase, O059_EachBatchElementHasTheGradientsItHasAloneAlsoWherePeaked) {
   for (const float factor : {1.0f, 20.0f}) {
     const Problem p = problem("b2:hq4:hk2:q256:d64:causal");
-    Given in = given(p);
-    const inputs::HostInputs drawn = inputs::draw(p);
-    in.q.storage = drawn.q;
-    in.k.storage = drawn.k;
-    in.v.storage = drawn.v;
+    Given in = drawn(p);
     in.dout.storage = inputs::draw_dout(p);
     for (float& x : in.q.storage) x *= factor;
     const GradientAnswer both = run(p, in);

@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -93,6 +94,14 @@ def claim_errors(folder):
     refused(run("page", "-o", folder / "no" / "page.html"), 2, "no/page.html: the directory cannot be used")
     refused(run("page", "-o", folder), 2, "is not a regular file")
     assert run("page").returncode == 2, "-o must be given"
+
+    # What the machine lacks is another exit code, and leaves an older page as it was.
+    old = folder / "old.html"
+    old.write_text("keep")
+    done = subprocess.run([PROGRAM, "page", "-o", old], capture_output=True, text=True, check=False,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)))
+    refused(done, 4, "old.html", "cannot be written")
+    assert old.read_text() == "keep" and [p.name for p in folder.iterdir() if "old" in p.name] == ["old.html"]
     assert output.read_text() == "old"
     # The lab refuses before it measures.
     refused(run("lab", "--html", folder / "no" / "lab.html"), 2, "no/lab.html: the directory cannot be used")

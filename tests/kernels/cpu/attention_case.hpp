@@ -152,4 +152,14 @@ inline std::string test_name(std::string text) {
   return text;
 }
 
+// Rows [begin, end) of every head of a packed (heads, length, dim) array.
+inline std::vector<float> rows_of(const std::vector<float>& data, std::int64_t heads, std::int64_t length,
+                                  std::int64_t dim, std::int64_t begin, std::int64_t end) {
+  std::vector<float> part;
+  for (std::int64_t h = 0; h < heads; ++h)
+    part.insert(part.end(), data.begin() + (h * length + begin) * dim,
+                data.begin() + (h * length + end) * dim);
+  return part;
+}
+
 }  // namespace runmax::testing_cpu

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "tests/kernels/cpu/backward_case.hpp"
+#include "tests/kernels/cpu/placed.hpp"
 
 namespace runmax::testing_cpu {
 namespace {
@@ -18,16 +19,6 @@ double distance(const std::vector<float>& got, const std::vector<float>& want) {
     size = std::max(size, static_cast<double>(std::abs(want[i])));
   }
   return difference / size;
-}
-
-// Rows [begin, end) of every head of a packed (heads, length, dim) array.
-std::vector<float> rows_of(const std::vector<float>& data, std::int64_t heads, std::int64_t length,
-                           std::int64_t dim, std::int64_t begin, std::int64_t end) {
-  std::vector<float> part;
-  for (std::int64_t h = 0; h < heads; ++h)
-    part.insert(part.end(), data.begin() + (h * length + begin) * dim,
-                data.begin() + (h * length + end) * dim);
-  return part;
 }
 
 TEST(CpuBackwardLaws, TheBitsDependOnNeitherThreadsNorWhatTheBuffersHeld) {
@@ -162,66 +153,7 @@ TEST(CpuBackwardLaws, GradientsAreProportionalToDoutToTheBitForPowersOfTwo) {
   for (std::size_t e = 0; e < want.dv.size(); ++e) ASSERT_EQ(got.dv[e], want.dv[e]);
 }
 
-// A tensor somewhere inside a larger buffer, with any strides; all else is NaN.
-struct Placed {
-  std::vector<float> memory;
-  TensorView view;
-};
-
-using Shape = std::array<std::int64_t, 4>;
-
-Placed place(const std::vector<float>& packed, Shape shape, Shape strides, std::int64_t offset) {
-  std::int64_t low = 0, high = 0;
-  for (std::size_t axis = 0; axis < 4; ++axis) {
-    const std::int64_t reach = (shape[axis] - 1) * strides[axis];
-    (reach < 0 ? low : high) += reach;
-  }
-  Placed placed;
-  placed.memory.assign(static_cast<std::size_t>(high - low + 1 + offset), nan);
-  placed.view = {placed.memory.data() + offset - low, DType::f32, {}, shape, strides};
-  std::size_t n = 0;
-  for (std::int64_t b = 0; b < shape[0]; ++b)
-    for (std::int64_t h = 0; h < shape[1]; ++h)
-      for (std::int64_t s = 0; s < shape[2]; ++s)
-        for (std::int64_t c = 0; c < shape[3]; ++c)
-          placed.memory[static_cast<std::size_t>(offset - low + b * strides[0] + h * strides[1] +
-                                                 s * strides[2] + c * strides[3])] = packed[n++];
-  return placed;
-}
-
-std::vector<float> gathered(const Placed& placed) {
-  const TensorView& view = placed.view;
-  std::vector<float> packed;
-  for (std::int64_t b = 0; b < view.shape[0]; ++b)
-    for (std::int64_t h = 0; h < view.shape[1]; ++h)
-      for (std::int64_t s = 0; s < view.shape[2]; ++s)
-        for (std::int64_t c = 0; c < view.shape[3]; ++c)
-          packed.push_back(static_cast<const float*>(view.data)[b * view.strides[0] + h * view.strides[1] +
-                                                                s * view.strides[2] + c * view.strides[3]]);
-  return packed;
-}
-
 TEST(CpuBackwardMemory, AnyStridesAndAnyAlignmentGiveTheBitsOfPackedMemory) {
-  using Strides = Shape (*)(Shape);
-  const Strides arrangements[] = {[](Shape n) {
-                                    return Shape{n[1] * n[2] * n[3], n[2] * n[3], n[3], 1};
-                                  },
-                                  // (b, s, h, d), channels apart, transposed, rows backwards, all backwards.
-                                  [](Shape n) {
-                                    return Shape{n[1] * n[2] * n[3], n[3], n[1] * n[3], 1};
-                                  },
-                                  [](Shape n) {
-                                    return Shape{3 * n[1] * n[2] * n[3], 3 * n[2] * n[3], 3 * n[3], 3};
-                                  },
-                                  [](Shape n) {
-                                    return Shape{n[1] * n[2] * n[3], n[2] * n[3], 1, n[2]};
-                                  },
-                                  [](Shape n) {
-                                    return Shape{n[1] * n[2] * n[3], n[2] * n[3], -n[3], 1};
-                                  },
-                                  [](Shape n) {
-                                    return Shape{-n[1] * n[2] * n[3], -n[2] * n[3], -n[3], -1};
-                                  }};
   for (const char* text : {"b2:hq4:hk2:q21:k70:d20:dv12:causal", "b2:hq2:hk2:q130:k150:d64:dv64",
                            "b2:hq2:hk1:q1:k600:d64:dv96"}) {
     const Problem p = problem_of(text);

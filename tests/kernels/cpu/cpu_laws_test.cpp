@@ -26,16 +26,6 @@ double distance(const std::vector<float>& got, const std::vector<float>& want) {
   return difference / size;
 }
 
-// Rows [begin, end) of every head of a packed (heads, length, dim) array.
-std::vector<float> rows_of(const std::vector<float>& data, std::int64_t heads, std::int64_t length,
-                           std::int64_t dim, std::int64_t begin, std::int64_t end) {
-  std::vector<float> part;
-  for (std::int64_t h = 0; h < heads; ++h)
-    part.insert(part.end(), data.begin() + (h * length + begin) * dim,
-                data.begin() + (h * length + end) * dim);
-  return part;
-}
-
 TEST_P(CpuLaws, PermutedKeysGiveTheSameAnswer) {
   const Problem p = problem_of("hq2:hk1:q37:k1100:d32:seed=5");
   inputs::HostInputs in = inputs::draw(p);

@@ -9,70 +9,10 @@
 #include <thread>
 
 #include "tests/kernels/cpu/attention_case.hpp"
+#include "tests/kernels/cpu/placed.hpp"
 
 namespace runmax::testing_cpu {
 namespace {
-
-// A tensor somewhere inside a larger buffer, with any strides.
-struct Placed {
-  std::vector<float> memory;
-  TensorView view;
-};
-
-// Puts packed (b, h, s, d) data where `strides` and `offset` say; all else is NaN.
-Placed place(const std::vector<float>& packed, std::array<std::int64_t, 4> shape,
-             std::array<std::int64_t, 4> strides, std::int64_t offset) {
-  std::int64_t low = 0, high = 0;
-  for (std::size_t axis = 0; axis < 4; ++axis) {
-    const std::int64_t reach = (shape[axis] - 1) * strides[axis];
-    (reach < 0 ? low : high) += reach;
-  }
-  Placed placed;
-  placed.memory.assign(static_cast<std::size_t>(high - low + 1 + offset), nan);
-  placed.view = {placed.memory.data() + offset - low, DType::f32, {}, shape, strides};
-  std::size_t at = 0;
-  for (std::int64_t b = 0; b < shape[0]; ++b)
-    for (std::int64_t h = 0; h < shape[1]; ++h)
-      for (std::int64_t s = 0; s < shape[2]; ++s)
-        for (std::int64_t c = 0; c < shape[3]; ++c)
-          placed.memory[static_cast<std::size_t>(offset - low + b * strides[0] + h * strides[1] +
-                                                 s * strides[2] + c * strides[3])] = packed[at++];
-  return placed;
-}
-
-std::vector<float> gathered(const Placed& placed) {
-  std::vector<float> packed;
-  const auto& view = placed.view;
-  for (std::int64_t b = 0; b < view.shape[0]; ++b)
-    for (std::int64_t h = 0; h < view.shape[1]; ++h)
-      for (std::int64_t s = 0; s < view.shape[2]; ++s)
-        for (std::int64_t c = 0; c < view.shape[3]; ++c)
-          packed.push_back(static_cast<const float*>(view.data)[b * view.strides[0] + h * view.strides[1] +
-                                                                s * view.strides[2] + c * view.strides[3]]);
-  return packed;
-}
-
-using Strides = std::array<std::int64_t, 4> (*)(std::array<std::int64_t, 4>);
-Strides const arrangements[] = {
-    [](std::array<std::int64_t, 4> n) {
-      return std::array{n[1] * n[2] * n[3], n[2] * n[3], n[3], std::int64_t{1}};
-    },
-    // (b, s, h, d), channels apart, transposed, rows backwards, all backwards.
-    [](std::array<std::int64_t, 4> n) {
-      return std::array{n[1] * n[2] * n[3], n[3], n[1] * n[3], std::int64_t{1}};
-    },
-    [](std::array<std::int64_t, 4> n) {
-      return std::array{3 * n[1] * n[2] * n[3], 3 * n[2] * n[3], 3 * n[3], std::int64_t{3}};
-    },
-    [](std::array<std::int64_t, 4> n) {
-      return std::array{n[1] * n[2] * n[3], n[2] * n[3], std::int64_t{1}, n[2]};
-    },
-    [](std::array<std::int64_t, 4> n) {
-      return std::array{n[1] * n[2] * n[3], n[2] * n[3], -n[3], std::int64_t{1}};
-    },
-    [](std::array<std::int64_t, 4> n) {
-      return std::array{-n[1] * n[2] * n[3], -n[2] * n[3], -n[3], std::int64_t{-1}};
-    }};
 
 TEST(CpuMemory, AnyStridesAndAnyAlignmentGiveTheBitsOfPackedMemory) {
   for (const char* text :
