@@ -156,7 +156,7 @@ function makeStepper(core, onRowChange) {
       rows.push([{ node: html("span", {}, swatch(way), way.name) }, { text: i < 0 ? "–" : figure(answer(way, i)[column]), kind: "strong" },
         { text: i < 0 ? "–" : way.id === "truth" ? "" : figure(off, 2), kind: wrong ? "wrong" : null }]);
     }
-    byId("ways").replaceChildren(table(`Answers after this tile, column ${valueColumns[column].name}`, ["", "answer", "off by"], rows));
+    byId("ways").replaceChildren(table(`Answers after this tile, column ${valueColumns[column].name}`, ["", "answer", "any column off by"], rows));
     byId("ways-said").textContent = waysSaid(i);
     const every = ways.flatMap((way) => swept.truth.map((_, n) => answer(way, n)[column])).filter(Number.isFinite);
     const low = Math.min(0, ...every), high = Math.max(...every, low + 0.5), pad = (high - low) * 0.09;
