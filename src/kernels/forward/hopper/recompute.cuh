@@ -4,10 +4,10 @@
 #include <cfloat>
 #include <cstdint>
 
+#include "device/softmax/attend_row.cuh"
 #include "kernels/forward/hopper/output.cuh"
 #include "kernels/forward/hopper/shared.cuh"
 #include "kernels/forward/hopper/work.cuh"
-#include "runmax/online_softmax.hpp"
 
 namespace runmax::hopper {
 
@@ -55,46 +55,16 @@ __device__ inline bool sees_listed_key(const ForwardArguments& args, const TileH
   return false;
 }
 
-// One row by a warp: a lane takes one of 32 keys, then every 32nd channel.
 template <ForwardTile config>
 __device__ void recompute_row(const ForwardArguments& args, const WorkItem& work, int i, int lane) {
   constexpr int channels = config.dim / 32;
-  const float* q = args.q.head(work.b, work.h) + i * args.q.row_stride;
-  const float* k = args.k.head(work.b, work.h / args.group);
-  const float* v = args.v.head(work.b, work.h / args.group);
-  const int begin = max(args.keys.first(i), work.tile_begin * block_kv);
-  const int end = min(args.keys.last(i), work.tile_end * block_kv);
   SoftmaxState<float> state;
   float out[channels] = {};
-  for (int first = begin; first < end; first += 32) {
-    float score = -INFINITY;
-    if (first + lane < end) {
-      score = 0.0f;
-      for (int c = 0; c < args.head_dim; ++c)
-        score = fmaf(q[c * args.q.channel_stride] * args.scale,
-                     k[(first + lane) * args.k.row_stride + c * args.k.channel_stride], score);
-    }
-    float tile_max = score;
-    for (int lanes = 16; lanes > 0; lanes /= 2)
-      tile_max = fmaxf(tile_max, __shfl_xor_sync(0xffffffffu, tile_max, lanes));
-    const float rescale = softmax_raise(state, tile_max, StandardExp{});
-    const float weight = softmax_weight(score, state.max, StandardExp{});
-    float tile_sum = weight;
-    for (int lanes = 16; lanes > 0; lanes /= 2) tile_sum += __shfl_xor_sync(0xffffffffu, tile_sum, lanes);
-    state.sum += tile_sum;
-    float part[channels] = {};
-    for (int key = 0; key < min(32, end - first); ++key) {
-      const float of_key = __shfl_sync(0xffffffffu, weight, key);
-#pragma unroll
-      for (int c = 0; c < channels; ++c)
-        if (lane + 32 * c < args.value_dim)
-          part[c] =
-              fmaf(of_key, v[(first + key) * args.v.row_stride + (lane + 32 * c) * args.v.channel_stride],
-                   part[c]);
-    }
-#pragma unroll
-    for (int c = 0; c < channels; ++c) out[c] = fmaf(out[c], rescale, part[c]);
-  }
+  attend_row<channels>(state, out, args.q.head(work.b, work.h) + i * args.q.row_stride, args.q,
+                       args.k.head(work.b, work.h / args.group), args.k,
+                       args.v.head(work.b, work.h / args.group), args.v, args.head_dim, args.value_dim,
+                       args.scale, max(args.keys.first(i), work.tile_begin * block_kv),
+                       min(args.keys.last(i), work.tile_end * block_kv), lane);
   const float normalizer = softmax_normalizer(state);
   const RowOutput output(args, work, i);
 #pragma unroll

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "device/ptx/warpgroup.cuh"
+#include "device/softmax/natural_lse.cuh"
 #include "kernels/forward/hopper/arguments.cuh"
 #include "kernels/forward/hopper/split.cuh"
 
@@ -17,13 +18,6 @@ struct RowState {
   float sum = 0.0f;         // sum of 2^(score - M) over this thread's keys
   float exponent = -1e30f;  // E: the output is held in units of 2^(E - 30)
 };
-
-// ln(2^max * sum); -inf for a row that saw no key. ln 2 comes in two pieces: max is an integer, and its
-// product with the first piece must not round.
-__device__ inline float natural_lse(float max, float sum) {
-  return sum == 0.0f ? -INFINITY
-                     : fmaf(max, 0.693145751953125f, fmaf(max, 1.428606765330187e-06f, logf(sum)));
-}
 
 // s = product of planes * unit, a power of two. The clamps keep 0 * inf and -inf * 0 out; both ends are
 // beyond any finite score.
