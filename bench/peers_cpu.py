@@ -41,7 +41,7 @@ class Problem:
     def __init__(self, line):
         self.__dict__.update({name: line[name] for name in (
             "problem", "batch", "query_heads", "kv_heads", "query_len", "kv_len", "head_dim", "value_dim", "scale",
-            "causal", "window", "softcap")})
+            "causal", "window", "softcap", "dtype")})
         file = os.open(line["memory"], os.O_RDWR)
         self.memory = mmap.mmap(file, line["bytes"])
         os.close(file)
@@ -235,10 +235,9 @@ PEERS = {"torch flash": lambda: Torch("flash"), "torch math": lambda: Torch("mat
 
 
 def load(wanted):
-    """The wanted peers that this Python has, and why others are not among them."""
+    """The peers wanted, {name: how to make it}, that this Python has, and why others are not among them."""
     found, missing = [], []
-    for name in wanted:
-        make = PEERS[name]
+    for name, make in wanted.items():
         try:
             found.append(make())
         except ImportError as error:
@@ -301,15 +300,15 @@ def say(line):
     ANSWERS.flush()
 
 
-def main():
+def main(peers, make_server):
     parser = argparse.ArgumentParser()
-    parser.add_argument("--only", default=",".join(PEERS))
+    parser.add_argument("--only", default=",".join(peers))
     wanted = parser.parse_args().only.split(",")
     for name in wanted:
-        if name not in PEERS:
-            say({"error": f"--only: the peers are {', '.join(PEERS)}, got {name!r}"})
+        if name not in peers:
+            say({"error": f"--only: the peers are {', '.join(peers)}, got {name!r}"})
             return 2
-    server = Server(wanted)
+    server = make_server({name: peers[name] for name in wanted})
     say({"protocol": "runmax.peers", "version": 1})
     for line in sys.stdin:
         try:
@@ -320,4 +319,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(PEERS, Server))

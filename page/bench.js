@@ -9,11 +9,14 @@ const benchStyles = [
 function benchRecord(record) {
   const { machine, limits, results } = record;
   const threadsText = (n) => `${n} thread${n === 1 ? "" : "s"}`;
-  const nameOf = (r) => `${r.implementation === "runmax" ? r.kernel : r.implementation}, ${threadsText(r.threads)}, ${r.cache}`;
+  // On a GPU there are no threads to count, and a graph is a way of its own.
+  const wayOf = (r) => r.clock === "graph" ? "graph" : r.cache;
+  const nameOf = (r) => [r.implementation === "runmax" ? r.kernel : r.implementation, r.threads ? threadsText(r.threads) : "", wayOf(r)].filter(Boolean).join(", ");
   const peak = limits.fma.reduce((a, b) => b.flops_per_s > (a?.flops_per_s ?? 0) ? b : a, null);
   const timed = results.filter((r) => isFigure(r.time_us) && r.time_us > 0);
   const tiles = [
     ["pass", [...new Set(results.map((r) => r.pass))].join(", ") || "–"], ["instructions", machine.simd], [peak ? `FP32 FMA, ${threadsText(peak.threads)}` : "", peak ? rateText(peak.flops_per_s, "FLOP/s") : ""],
+    ...[["FP32 FMA", limits.fma_flops_per_s], ["fp16 tensor cores", limits.tensor_flops_per_s]].map(([name, rate]) => rate > 0 ? [name, rateText(rate, "FLOP/s")] : null),
     limits.copy_bytes_per_s > 0 ? ["copy, measured", rateText(limits.copy_bytes_per_s, "B/s")] : null,
     ["problems", new Set(results.map((r) => r.problem)).size], ["rounds", record.rounds], ["gates", record.passed ? "all passed" : "one failed"],
   ].filter((tile) => tile && tile[0]);
@@ -41,7 +44,7 @@ function benchRecord(record) {
   const rows = results.map((r) => {
     const bar = html("i");
     bar.style.width = `${Math.min(100, Math.max(0, 100 * (r.share_of_limit ?? 0)))}%`;
-    return [r.problem, r.implementation === "runmax" ? r.kernel : r.implementation, r.threads, r.cache,
+    return [r.problem, r.implementation === "runmax" ? r.kernel : r.implementation, r.threads || "–", wayOf(r),
       isFigure(r.time_us) ? { text: `${timeText(r.time_us / 1000)} ± ${percent(r.spread ?? 0, 2)}`, kind: "strong" } : { text: r.status, kind: "wrong" },
       isFigure(r.time_us) ? rateText(r.flops / r.time_us * 1e6, "FLOP/s") : "–", isFigure(r.bytes_per_s) ? rateText(r.bytes_per_s, "B/s") : "–",
       isFigure(r.share_of_limit) ? `${percent(r.share_of_limit)} of ${r.limit}` : "–", { node: html("span", { class: "magnitude" }, bar) },

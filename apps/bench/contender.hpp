@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "check/runner.hpp"
+#include "measure/cache_state.hpp"
 #include "runmax/status.hpp"
 
 namespace runmax::bench {
@@ -13,8 +14,16 @@ struct Identity {
   std::string implementation;  // "runmax", or whose
   std::string kernel;
   std::string computed_as;
-  int threads = 1;
+  int threads = 1;  // 0 on a GPU
 };
+
+// How a run is timed: what the caches hold, and on a GPU whether runs are launched one by one or replayed as
+// a graph of dependent runs. A graph is warm.
+enum class Way { warm, cold, graph };
+
+inline measure::CacheState cache_of(Way way) {
+  return way == Way::cold ? measure::CacheState::cold : measure::CacheState::warm;
+}
 
 // What an implementation computed: O and LSE, or the gradients, packed (batch, heads, length, dim).
 struct Output {
@@ -22,9 +31,10 @@ struct Output {
   std::vector<float> dq, dk, dv;
 };
 
-class Contender {
+// What every implementation can do, whatever it runs on.
+class Implementation {
  public:
-  virtual ~Contender() = default;
+  virtual ~Implementation() = default;
 
   virtual const Identity& identity() const = 0;
 
@@ -33,12 +43,27 @@ class Contender {
 
   // Whether the outputs of the last run have the bits of those that were handed out.
   virtual Result<bool> unchanged() = 0;
+};
 
+class Contender : public Implementation {
+ public:
   // Seconds of `runs` runs, one after another.
   virtual Result<double> time(int runs) = 0;
 
   // Drops inputs, outputs and workspace from every cache.
   virtual void flush() = 0;
 };
+
+// An implementation on a GPU, timed by the device's own clock.
+class GpuContender : public Implementation {
+ public:
+  // Seconds of one run. warm: `runs` of them back to back, after some that are not timed; cold: one, after
+  // the L2 was overwritten; graph: the slope over `runs` nodes. unsupported if it cannot be timed in this
+  // way.
+  virtual Result<double> time(Way way, int runs) = 0;
+};
+
+// How many untimed runs come before so many warm ones: they fill the caches and hide the host's first launch.
+inline int lead_of(int runs) { return (runs + 4) / 5; }
 
 }  // namespace runmax::bench

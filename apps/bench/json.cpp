@@ -19,6 +19,14 @@ Json number(double value) {
 
 Json machine_json(const Report& report) {
   const DeviceFacts& d = report.device;
+  if (d.device.kind == DeviceKind::cuda)
+    return {{"kind", device_kind_name(d.device.kind)},
+            {"name", d.name},
+            {"simd", "sm_" + std::to_string(d.compute_capability)},
+            {"multiprocessors", d.multiprocessors},
+            {"l2_bytes", d.l2_bytes},
+            {"driver", d.driver_version},
+            {"memory_bytes", d.memory_bytes}};
   return {{"kind", device_kind_name(d.device.kind)},
           {"name", d.name},
           {"threads", d.threads},
@@ -36,6 +44,10 @@ Json limits_json(const Report& report) {
                            {"scaling", s.factor()},
                            {"scales", s.holds()},
                            {"tries", s.tries}});
+  if (report.device.device.kind == DeviceKind::cuda) {
+    json["fma_flops_per_s"] = report.limits.fma_rate;
+    json["tensor_flops_per_s"] = report.limits.tensor_rate;
+  }
   json["copy_bytes_per_s"] = report.limits.copy_rate.median;
   json["copy_spread"] = report.limits.copy_rate.spread;
   json["copy_buffer_bytes"] = report.limits.copy_bytes;
@@ -56,9 +68,9 @@ const Entry* first_timed(const Report& report, std::size_t problem) {
   return nullptr;
 }
 
-Json result_json(const Report& report, const Entry& entry, CacheState cache) {
+Json result_json(const Report& report, const Entry& entry, Way way) {
   const Problem& problem = report.problems[entry.problem];
-  const Timing& timing = entry.timing(cache);
+  const Timing& timing = entry.timing(way);
   const bool timed = !timing.seconds.empty();
   const measure::Summary time = timing.time();
   Json json;
@@ -68,11 +80,14 @@ Json result_json(const Report& report, const Entry& entry, CacheState cache) {
   json["kernel"] = entry.identity.kernel;
   json["computed_as"] = entry.identity.computed_as;
   json["threads"] = entry.identity.threads;
-  json["cache"] = measure::cache_name(cache);
+  json["cache"] = measure::cache_name(cache_of(way));
+  json["clock"] = clock_name(report.device.device.kind, way);
   json["status"] = outcome_name(entry.outcome);
   json["reason"] = entry.reason;
   json["gate"] = entry.gate;
   json["gate_fraction"] = number(entry.gate_fraction);
+  json["gates"] = Json::object();
+  for (const auto& [gate, fraction] : entry.gates) json["gates"][gate] = number(fraction);
   json["flops"] = report.flops(entry.problem);
   json["bytes"] = report.bytes(entry.problem);
   json["time_us"] = timed ? Json(time.median * 1e6) : Json();
@@ -84,11 +99,11 @@ Json result_json(const Report& report, const Entry& entry, CacheState cache) {
   json["share_of_limit"] = timed ? Json(timing.share()) : Json();
   json["best_share_of_limit"] = timed ? Json(timing.best_share()) : Json();
   json["shared_core_samples"] = entry.shared_core_samples;
-  json["runs_per_sample"] = timing.runs_per_sample;
+  json[way == Way::graph ? "graph_nodes" : "runs_per_sample"] = timing.runs_per_sample;
   json["samples_us"] = Json::array();
   for (const double seconds : timing.seconds) json["samples_us"].push_back(seconds * 1e6);
   const Entry* first = first_timed(report, entry.problem);
-  const auto ratio = first ? paired_ratio(timing, first->timing(cache)) : std::nullopt;
+  const auto ratio = first ? paired_ratio(timing, first->timing(way)) : std::nullopt;
   json["time_over_first"] = ratio ? Json(ratio->median) : Json();
   json["time_over_first_spread"] = ratio ? Json(ratio->spread) : Json();
   json["repeat"] = entry.repeat;
@@ -106,7 +121,7 @@ std::string json(const Report& report) {
   json["compiler"] = measure::compiler();
   json["date"] = report.date;
   json["machine"] = machine_json(report);
-  json["method"] = method();
+  json["method"] = method(report.device.device.kind);
   json["flops_formula"] = flops_formula(report.pass);
   json["bytes_formula"] = bytes_formula(report.pass);
   json["rounds"] = report.rounds;
@@ -120,7 +135,7 @@ std::string json(const Report& report) {
     json["kernel_sources"].push_back({{"folder", s.folder}, {"sha256", s.sha256}});
   json["results"] = Json::array();
   for (const Entry& entry : report.entries)
-    for (const CacheState cache : report.caches) json["results"].push_back(result_json(report, entry, cache));
+    for (const Way way : report.ways) json["results"].push_back(result_json(report, entry, way));
   json["passed"] = report.passed();
   return json.dump(2) + "\n";
 }

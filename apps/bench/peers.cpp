@@ -142,10 +142,12 @@ struct SharedProblem {
   float* floats(const Region& region) const { return reinterpret_cast<float*>(memory.data() + region.at); }
 };
 
-class Peer final : public Contender {
+// What a peer on the CPU and one on a GPU have in common; Base says how it is timed.
+template <class Base>
+class PeerOf : public Base {
  public:
-  Peer(std::shared_ptr<PeerProgram> program, std::shared_ptr<SharedProblem> problem, const Problem& p,
-       Identity identity)
+  PeerOf(std::shared_ptr<PeerProgram> program, std::shared_ptr<SharedProblem> problem, const Problem& p,
+         Identity identity)
       : program_(std::move(program)), shared_(std::move(problem)), identity_(std::move(identity)) {
     output_.attention.o = check::packed_tensor({p.batch, p.query_heads, p.query_len, p.value_dim});
     output_.attention.standing = check::Standing::foreign;
@@ -180,24 +182,23 @@ class Peer final : public Contender {
     return true;
   }
 
-  Result<double> time(int runs) override {
-    Json line = request("time");
-    line["runs"] = runs;
-    Result<Json> reply = program_->ask(line);
-    if (!reply.ok()) return reply.status();
-    if (!reply.value().contains("seconds") || !reply.value()["seconds"].is_number())
-      return broken(identity_.implementation + " named no time");
-    return reply.value()["seconds"].get<double>();
-  }
-
-  void flush() override { measure::flush_lines(shared_->memory.data(), shared_->memory.bytes()); }
-
- private:
+ protected:
   Json request(const char* what) const {
     return {{"do", what},
             {"problem", shared_->name},
             {"implementation", identity_.implementation},
             {"threads", identity_.threads}};
+  }
+
+  Result<double> seconds_of(const Json& line) const {
+    Result<Json> reply = program_->ask(line);
+    if (!reply.ok()) return reply.status();
+    if (reply.value().contains("refused"))
+      return Status(StatusCode::unsupported,
+                    identity_.implementation + ": " + reply.value()["refused"].dump());
+    if (!reply.value().contains("seconds") || !reply.value()["seconds"].is_number())
+      return broken(identity_.implementation + " named no time");
+    return reply.value()["seconds"].template get<double>();
   }
 
   std::vector<float>* values_of(const SharedProblem::Region& region) {
@@ -210,6 +211,31 @@ class Peer final : public Contender {
   std::shared_ptr<SharedProblem> shared_;
   Identity identity_;
   Output output_;
+};
+
+class Peer final : public PeerOf<Contender> {
+ public:
+  using PeerOf::PeerOf;
+
+  Result<double> time(int runs) override {
+    Json line = request("time");
+    line["runs"] = runs;
+    return seconds_of(line);
+  }
+
+  void flush() override { measure::flush_lines(shared_->memory.data(), shared_->memory.bytes()); }
+};
+
+class GpuPeer final : public PeerOf<GpuContender> {
+ public:
+  using PeerOf::PeerOf;
+
+  Result<double> time(Way way, int runs) override {
+    Json line = request("time");
+    line["runs"] = runs;
+    line["way"] = way == Way::warm ? "warm" : way == Way::cold ? "cold" : "graph";
+    return seconds_of(line);
+  }
 };
 
 std::string_view causal_name(Causal causal) {
@@ -232,10 +258,12 @@ Result<std::shared_ptr<PeerProgram>> start_peers(const std::string& command, con
   return program;
 }
 
-Result<Others> peers_for(const std::shared_ptr<PeerProgram>& program, const Workload& workload,
-                         const std::vector<int>& threads) {
+namespace {
+
+// Puts a workload's inputs into shared memory and tells the program of it. The reply names who serves it.
+Result<Json> open_problem(PeerProgram& program, const Workload& workload,
+                          const std::shared_ptr<SharedProblem>& shared) {
   const Problem& p = workload.problem;
-  auto shared = std::make_shared<SharedProblem>();
   shared->name = to_text(p);
   const bool backward = workload.pass == Pass::backward;
   const std::size_t o_floats = static_cast<std::size_t>(p.batch * p.query_heads * p.query_len * p.value_dim);
@@ -259,6 +287,7 @@ Result<Others> peers_for(const std::shared_ptr<PeerProgram>& program, const Work
   Json request{{"do", "open"},
                {"problem", shared->name},
                {"pass", pass_name(workload.pass)},
+               {"dtype", dtype_name(p.dtype)},
                {"memory", shared->memory.path()},
                {"bytes", shared->memory.bytes()},
                {"batch", p.batch},
@@ -282,19 +311,38 @@ Result<Others> peers_for(const std::shared_ptr<PeerProgram>& program, const Work
     if (values && !values->empty())
       std::memcpy(shared->floats(region), values->data(), values->size() * sizeof(float));
   }
-  Result<Json> reply = program->ask(request);
+  return program.ask(request);
+}
+
+template <class PeerType, class ContenderType>
+Result<OthersOf<ContenderType>> peers_of(const std::shared_ptr<PeerProgram>& program,
+                                         const Workload& workload, const std::vector<int>& threads) {
+  auto shared = std::make_shared<SharedProblem>();
+  const Result<Json> reply = open_problem(*program, workload, shared);
   if (!reply.ok()) return reply.status();
-  Others others;
+  OthersOf<ContenderType> others;
   for (const int count : threads) {
     for (const Json& one : reply.value().value("implementations", Json::array())) {
       Identity identity{one.value("name", "?"), one.value("kernel", ""), one.value("computed_as", ""), count};
-      others.contenders.push_back(std::make_unique<Peer>(program, shared, p, std::move(identity)));
+      others.contenders.push_back(
+          std::make_unique<PeerType>(program, shared, workload.problem, std::move(identity)));
     }
     for (const Json& one : reply.value().value("refused", Json::array()))
       others.refused.push_back(
           {{one.value("name", "?"), one.value("kernel", ""), "", count}, one.value("reason", "")});
   }
   return others;
+}
+
+}  // namespace
+
+Result<Others> peers_for(const std::shared_ptr<PeerProgram>& program, const Workload& workload,
+                         const std::vector<int>& threads) {
+  return peers_of<Peer, Contender>(program, workload, threads);
+}
+
+Result<GpuOthers> gpu_peers_for(const std::shared_ptr<PeerProgram>& program, const Workload& workload) {
+  return peers_of<GpuPeer, GpuContender>(program, workload, {0});
 }
 
 }  // namespace runmax::bench

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/contender.hpp"
+#include "bench/gpu/session.hpp"
 #include "bench/session.hpp"
 #include "bench/workload.hpp"
 
@@ -22,5 +23,8 @@ Result<std::shared_ptr<PeerProgram>> start_peers(const std::string& command, con
 // The peers that serve a workload, on each number of threads, and why the others do not.
 Result<Others> peers_for(const std::shared_ptr<PeerProgram>& program, const Workload& workload,
                          const std::vector<int>& threads);
+
+// The same on a GPU.
+Result<GpuOthers> gpu_peers_for(const std::shared_ptr<PeerProgram>& program, const Workload& workload);
 
 }  // namespace runmax::bench

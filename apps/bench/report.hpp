@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/contender.hpp"
@@ -16,16 +17,18 @@
 
 namespace runmax::bench {
 
-// What holds a workload back at most.
-enum class Limit { fma, read };
+// What holds a workload back at most: multiply-adds in FP32; on a GPU a third of the tensor cores' fp16 rate
+// for f32, as three products of fp16 planes make one, and all of it for 16-bit types; reading.
+enum class Limit { fma, tensor_third, tensor, read };
 
 std::string_view limit_name(Limit limit);
 
 // One cache state of one implementation.
 struct Timing {
-  std::vector<double> seconds;       // of one run, one a round
-  std::vector<double> fma_seconds;   // the flops at the FMA peak measured beside that sample
-  std::vector<double> read_seconds;  // the bytes at the read bandwidth measured beside it
+  std::vector<double> seconds;          // of one run, one a round
+  std::vector<double> compute_seconds;  // the flops at the peak measured beside that sample
+  std::vector<double> read_seconds;     // the bytes at the read bandwidth measured beside it
+  Limit compute = Limit::fma;           // which peak
   int runs_per_sample = 1;
 
   measure::Summary time() const;
@@ -52,17 +55,19 @@ struct Entry {
   std::string repeat;  // the command that repeats the check
   std::string gate;    // the one whose fraction is given
   double gate_fraction = 0;
-  Timing warm, cold;
+  std::vector<std::pair<std::string, double>> gates;  // every one that judged it, with its fraction
+  Timing warm, cold, graph;
   int shared_core_samples = 0;  // taken although the FMA peak did not scale with the threads beside them
 
-  const Timing& timing(measure::CacheState cache) const {
-    return cache == measure::CacheState::warm ? warm : cold;
-  }
-  Timing& timing(measure::CacheState cache) { return cache == measure::CacheState::warm ? warm : cold; }
-  bool timed() const { return !warm.seconds.empty() || !cold.seconds.empty(); }
+  const Timing& timing(Way way) const { return way == Way::warm ? warm : way == Way::cold ? cold : graph; }
+  Timing& timing(Way way) { return way == Way::warm ? warm : way == Way::cold ? cold : graph; }
+  bool timed() const { return !warm.seconds.empty() || !cold.seconds.empty() || !graph.seconds.empty(); }
 };
 
 struct Limits {
+  // On a GPU, the medians of the whole session; 0 on the CPU.
+  double fma_rate = 0;                                 // FP32 flops per second
+  double tensor_rate = 0;                              // fp16 flops per second
   std::vector<Scaling> scaling;                        // one for each number of threads
   measure::Summary copy_rate;                          // bytes read plus written per second, most threads
   std::int64_t copy_bytes = 0;                         // of each of the two buffers
@@ -78,7 +83,7 @@ struct Report {
   Pass pass = Pass::forward;
   std::vector<Problem> problems;
   std::vector<Entry> entries;
-  std::vector<measure::CacheState> caches;  // those that were timed
+  std::vector<Way> ways;  // those that were timed
   Limits limits;
   int rounds = 0;
   double seconds = 0;  // that the rounds took
@@ -95,8 +100,11 @@ std::optional<measure::Summary> paired_ratio(const Timing& numerator, const Timi
 // A share above 1 is a wrong measurement, never a fast kernel: the entry's outcome says so.
 void judge_shares(Entry& entry);
 
-// How times are taken, in sentences.
-std::string method();
+// How times are taken on such a device, in sentences.
+std::string method(DeviceKind kind);
+
+// What took the times: "host", "events" or "graph".
+std::string_view clock_name(DeviceKind kind, Way way);
 
 // At most 100 columns.
 std::string text(const Report& report);

@@ -7,10 +7,9 @@
 #include <cmath>
 
 #include "bench/engine.hpp"
-#include "bench/gradients.hpp"
+#include "bench/verdicts.hpp"
 #include "check/check.hpp"
 #include "measure/cpu_cache.hpp"
-#include "reference/reference.hpp"
 
 namespace runmax::bench {
 namespace {
@@ -46,7 +45,8 @@ class Session {
     report_.device = options.facts;
     report_.date = measure::now_utc();
     report_.problems = problems;
-    report_.caches = options.caches;
+    for (const CacheState cache : options.caches)
+      report_.ways.push_back(cache == CacheState::warm ? Way::warm : Way::cold);
     report_.pass = options.pass;
     most_threads_ = *std::max_element(options.threads.begin(), options.threads.end());
   }
@@ -80,7 +80,7 @@ class Session {
       return {StatusCode::invalid_argument,
               "bench: " + name + " has no query row, so there is nothing to time"};
     options_.progress(name + ": drawing inputs");
-    Result<Workload> made = make_workload(problem, options_.pass, ledger_);
+    Result<Workload> made = make_workload(problem, options_.pass, Device{}, ledger_);
     if (!made.ok()) return made.status();
     workloads_.push_back(std::make_unique<Workload>(std::move(made).value()));
     const Workload& workload = *workloads_.back();
@@ -98,7 +98,7 @@ class Session {
       if (!others.ok()) return others.status();
       for (std::unique_ptr<Contender>& other : others.value().contenders)
         add_entry(at, std::move(other), lanes);
-      for (const Others::Refused& refused : others.value().refused) {
+      for (const Refused& refused : others.value().refused) {
         Entry entry;
         entry.problem = at;
         entry.identity = refused.identity;
@@ -118,25 +118,9 @@ class Session {
       outputs.push_back(std::move(output).value());
     }
     options_.progress(name + ": comparing with the double-precision reference");
-    const int workers = check::worker_count(options_.facts, 0);
-    if (options_.pass == Pass::forward) {
-      std::vector<check::Answer> answers;
-      std::vector<check::KernelReport> reports(lanes.size());
-      for (std::size_t l = 0; l < lanes.size(); ++l) {
-        answers.push_back(std::move(outputs[l].attention));
-        reports[l].kernel = report_.entries[lanes[l].entry].identity.kernel;
-        reports[l].repeat = report_.entries[lanes[l].entry].repeat;
-      }
-      const std::vector<std::int64_t> rows =
-          reference::sampled_rows(problem.query_len, check::rows_to_compare(problem, 0));
-      check::judge_answers(problem, workload.drawn, rows, workers, answers, reports, {});
-      for (std::size_t l = 0; l < lanes.size(); ++l)
-        take_verdict(reports[l], report_.entries[lanes[l].entry]);
-    } else {
-      const std::vector<GradientVerdict> verdicts = judge_gradients(workload, outputs, workers);
-      for (std::size_t l = 0; l < lanes.size(); ++l)
-        take_verdict(verdicts[l], report_.entries[lanes[l].entry]);
-    }
+    std::vector<Entry*> entries;
+    for (const Lane& lane : lanes) entries.push_back(&report_.entries[lane.entry]);
+    judge_outputs(workload, options_.facts, 0, std::move(outputs), entries);
     for (Lane& lane : lanes)
       if (report_.entries[lane.entry].outcome == Outcome::ok) lanes_.push_back(std::move(lane));
     return {};
@@ -152,30 +136,6 @@ class Session {
           {.kernel = entry.identity.kernel, .threads = entry.identity.threads}, entry.identity.kernel);
     lanes.push_back({report_.entries.size(), std::move(contender), 0});
     report_.entries.push_back(std::move(entry));
-  }
-
-  static void take_verdict(const GradientVerdict& verdict, Entry& entry) {
-    entry.gate = "gradient gate";
-    entry.gate_fraction = verdict.gate_fraction;
-    if (verdict.passed) return;
-    entry.outcome = Outcome::rejected;
-    entry.reason = verdict.reason;
-  }
-
-  static void take_verdict(const check::KernelReport& kernel, Entry& entry) {
-    for (const check::GateReport& gate : kernel.gates) {
-      // The stricter of the two bounds on O that applies.
-      if (gate.name == "lesson gate" || (gate.name == "hostile gate" && entry.gate.empty())) {
-        entry.gate = gate.name;
-        entry.gate_fraction = gate.verdict.gate_fraction;
-      }
-      if (gate.verdict.passed || entry.outcome == Outcome::rejected) continue;
-      entry.outcome = Outcome::rejected;
-      entry.reason = gate.name + " failed: " + gate::place_text(gate.verdict.offender) +
-                     fmt::format(" got {:.9g} want {:.9g} bound {:.3e}", gate.verdict.offender.got,
-                                 gate.verdict.offender.want, gate.verdict.offender.bound);
-    }
-    if (kernel.gates.empty()) entry.outcome = Outcome::rejected, entry.reason = "no gate could judge it";
   }
 
   Status measure_limits() {
@@ -250,7 +210,7 @@ class Session {
   Status sample(Lane& lane, CacheState cache, double read) {
     Entry& entry = report_.entries[lane.entry];
     const int threads = entry.identity.threads;
-    Timing& timing = entry.timing(cache);
+    Timing& timing = entry.timing(cache == CacheState::warm ? Way::warm : Way::cold);
     double fma = 0;
     Result<double> seconds = 0.0;
     for (int take = 0;; ++take) {
@@ -271,7 +231,7 @@ class Session {
     const Workload& workload = *workloads_[entry.problem];
     const double run_seconds = seconds.value() / timing.runs_per_sample;
     timing.seconds.push_back(run_seconds);
-    timing.fma_seconds.push_back(workload.flops() / fma);
+    timing.compute_seconds.push_back(workload.flops() / fma);
     timing.read_seconds.push_back(workload.bytes() / read);
     return {};
   }

@@ -12,14 +12,16 @@
 namespace runmax::bench {
 
 // Implementations besides the kernels, and why some that were asked for are not among them.
-struct Others {
-  struct Refused {
-    Identity identity;
-    std::string reason;
-  };
-  std::vector<std::unique_ptr<Contender>> contenders;
+struct Refused {
+  Identity identity;
+  std::string reason;
+};
+template <class ContenderType>
+struct OthersOf {
+  std::vector<std::unique_ptr<ContenderType>> contenders;
   std::vector<Refused> refused;
 };
+using Others = OthersOf<Contender>;
 
 struct SessionOptions {
   DeviceFacts facts;

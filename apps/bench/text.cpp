@@ -36,6 +36,10 @@ std::string limits_text(const Report& report) {
     }
     text += "\n";
   }
+  if (report.limits.fma_rate > 0)
+    text += fmt::format("  FP32 multiply-adds: {}; fp16 tensor-core products: {}\n",
+                        rate_text(report.limits.fma_rate, "FLOP/s"),
+                        rate_text(report.limits.tensor_rate, "FLOP/s"));
   if (report.limits.copy_rate.samples > 0)
     text +=
         fmt::format("  copy of {}: {}, read plus written\n", measure::bytes_text(report.limits.copy_bytes),
@@ -62,7 +66,10 @@ std::string problem_text(const Report& report, std::size_t at) {
     if (const measure::Summary* read = report.limits.read(at, cache))
       text += fmt::format("; reads {} at {}", measure::cache_name(cache), rate_text(read->median, "B/s"));
   text += "\n";
-  measure::Table table({"kernel", "thr", "cache", "time", "GFLOP/s", "GB/s", "share", "of", "gate", "ratio"});
+  const bool gpu = report.device.device.kind == DeviceKind::cuda;
+  const auto count = [&](const Entry& entry) { return gpu ? "" : std::to_string(entry.identity.threads); };
+  measure::Table table({"kernel", gpu ? "" : "thr", "cache", "time", gpu ? "TFLOP/s" : "GFLOP/s", "GB/s",
+                        "share", "of", "gate", "ratio"});
   const Entry* first = nullptr;
   std::string notes;
   for (const Entry& entry : report.entries) {
@@ -71,19 +78,19 @@ std::string problem_text(const Report& report, std::size_t at) {
     const std::string name =
         entry.identity.implementation == "runmax" ? entry.identity.kernel : entry.identity.implementation;
     if (!entry.timed()) {
-      table.add({name, std::to_string(entry.identity.threads), std::string(outcome_name(entry.outcome))});
+      table.add({name, count(entry), std::string(outcome_name(entry.outcome))});
       continue;
     }
     if (!first) first = &entry;
     bool named = false;
-    for (const CacheState cache : {CacheState::warm, CacheState::cold}) {
-      const Timing& timing = entry.timing(cache);
+    for (const Way way : {Way::warm, Way::graph, Way::cold}) {
+      const Timing& timing = entry.timing(way);
       if (timing.seconds.empty()) continue;
       const double seconds = timing.time().median;
-      const auto ratio = paired_ratio(timing, first->timing(cache));
-      table.add({named ? "" : name, named ? "" : std::to_string(entry.identity.threads),
-                 std::string(measure::cache_name(cache)), time_text(timing),
-                 fmt::format("{:.1f}", report.flops(at) / seconds * 1e-9),
+      const auto ratio = paired_ratio(timing, first->timing(way));
+      table.add({named ? "" : name, named ? "" : count(entry),
+                 way == Way::graph ? "graph" : std::string(measure::cache_name(cache_of(way))),
+                 time_text(timing), fmt::format("{:.1f}", report.flops(at) / seconds * (gpu ? 1e-12 : 1e-9)),
                  fmt::format("{:.2f}", report.bytes(at) / seconds * 1e-9),
                  fmt::format("{:.3f}", timing.share()), std::string(limit_name(timing.limit())),
                  named ? "" : fmt::format("{:.4f}", entry.gate_fraction),
@@ -100,8 +107,11 @@ std::string problem_text(const Report& report, std::size_t at) {
 }  // namespace
 
 std::string text(const Report& report) {
-  std::string text = fmt::format("{}, {}, commit {}, {}\n", report.device.name, report.device.simd,
-                                 measure::commit(), measure::compiler());
+  const bool gpu = report.device.device.kind == DeviceKind::cuda;
+  std::string text =
+      fmt::format("{}, {}, commit {}, {}\n", report.device.name,
+                  gpu ? fmt::format("sm_{}", report.device.compute_capability) : report.device.simd,
+                  measure::commit(), measure::compiler());
   text += measure::paragraph(fmt::format("flops = {}", flops_formula(report.pass)), 0, columns);
   text += measure::paragraph(fmt::format("bytes = {}", bytes_formula(report.pass)), 0, columns);
   text += limits_text(report) + "\n";

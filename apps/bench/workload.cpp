@@ -1,9 +1,25 @@
 #include "bench/workload.hpp"
 
+#include "check/check.hpp"
 #include "inputs/draw_dout.hpp"
+#include "problem/format16.hpp"
 #include "runmax/backward.hpp"
 
 namespace runmax::bench {
+
+namespace {
+
+std::vector<std::uint16_t> encode(DType dtype, const std::vector<float>& values) {
+  const Format16 format = dtype == DType::f16 ? format_f16 : format_bf16;
+  std::vector<std::uint16_t> encoded(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    encoded[i] = encode16(format, static_cast<double>(values[i]));
+  return encoded;
+}
+
+}  // namespace
+
+bool is_sixteen_bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
 std::string_view pass_name(Pass pass) { return pass == Pass::forward ? "forward" : "backward"; }
 
@@ -34,17 +50,21 @@ std::string bytes_formula(Pass pass) {
              : "2 * forward's - 4 * query_heads * query_len * batch; forward's = " + forward;
 }
 
-Result<Workload> make_workload(const Problem& problem, Pass pass, measure::MemoryLedger& ledger) {
-  if (problem.dtype != DType::f32 || problem.mask || problem.bias || problem.alibi || problem.sink ||
-      problem.dropout > 0 || problem.page_size > 0 || problem.seqused || !problem.varlen.empty())
-    return Status(
-        StatusCode::unsupported,
-        "bench: times f32 without mask, bias, alibi, sink, dropout, paged, seqused or varlen so far, got " +
-            to_text(problem));
+Result<Workload> make_workload(const Problem& problem, Pass pass, Device device,
+                               measure::MemoryLedger& ledger) {
+  const bool gpu = device.kind == DeviceKind::cuda, sixteen = is_sixteen_bit(problem.dtype);
+  if ((problem.dtype != DType::f32 && !(gpu && sixteen)) || problem.mask || problem.bias || problem.alibi ||
+      problem.sink || problem.dropout > 0 || problem.page_size > 0 || problem.seqused ||
+      !problem.varlen.empty())
+    return Status(StatusCode::unsupported,
+                  std::string("bench: times f32") + (gpu ? ", f16 and bf16" : "") +
+                      " without mask, bias, alibi, sink, dropout, paged, seqused or varlen so far, got " +
+                      to_text(problem));
   Workload workload;
   workload.problem = problem;
   workload.pass = pass;
   workload.drawn = inputs::draw(problem);
+  check::round_to(problem.dtype, workload.drawn);
   if (pass == Pass::backward) workload.drawn_dout = inputs::draw_dout(problem);
   struct Operand {
     measure::Buffer* buffer;
@@ -53,12 +73,14 @@ Result<Workload> make_workload(const Problem& problem, Pass pass, measure::Memor
   for (const Operand& operand :
        {Operand{&workload.q, &workload.drawn.q}, Operand{&workload.k, &workload.drawn.k},
         Operand{&workload.v, &workload.drawn.v}, Operand{&workload.dout, &workload.drawn_dout}}) {
-    const std::size_t bytes = operand.values->size() * sizeof(float);
-    Result<measure::Buffer> buffer = measure::Buffer::allocate({}, bytes, ledger);
+    std::vector<std::uint16_t> encoded;
+    if (sixteen) encoded = encode(problem.dtype, *operand.values);
+    const void* source = sixteen ? static_cast<const void*>(encoded.data()) : operand.values->data();
+    const std::size_t bytes = operand.values->size() * (sixteen ? 2 : sizeof(float));
+    Result<measure::Buffer> buffer = measure::Buffer::allocate(device, bytes, ledger);
     if (!buffer.ok()) return buffer.status();
     if (bytes > 0)
-      if (Status status = buffer.value().from_host(operand.values->data(), bytes); !status.ok())
-        return status;
+      if (Status status = buffer.value().from_host(source, bytes); !status.ok()) return status;
     *operand.buffer = std::move(buffer.value());
   }
   return workload;

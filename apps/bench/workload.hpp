@@ -14,6 +14,8 @@ namespace runmax::bench {
 
 enum class Pass { forward, backward };
 
+bool is_sixteen_bit(DType dtype);
+
 // "forward" or "backward".
 std::string_view pass_name(Pass pass);
 
@@ -29,13 +31,14 @@ struct Workload {
   Pass pass = Pass::forward;
   inputs::HostInputs drawn;
   std::vector<float> drawn_dout;  // backward alone
-  measure::Buffer q, k, v, dout;  // what was drawn, at cache-line boundaries
+  measure::Buffer q, k, v, dout;  // what was drawn, in the problem's type, in the device's memory
 
   double flops() const { return pass_flops(problem, pass); }
   double bytes() const { return pass_bytes(problem, pass); }
 };
 
-// Draws and lays out the inputs. `ledger` must outlive them.
-Result<Workload> make_workload(const Problem& problem, Pass pass, measure::MemoryLedger& ledger);
+// Draws the inputs and lays them out on the device. `ledger` must outlive them.
+Result<Workload> make_workload(const Problem& problem, Pass pass, Device device,
+                               measure::MemoryLedger& ledger);
 
 }  // namespace runmax::bench

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "bench/gpu/session.hpp"
 #include "bench/peers.hpp"
 #include "bench/session.hpp"
 #include "bench/simd.hpp"
@@ -37,9 +38,6 @@ ExitCode bench_command(const BenchArguments& arguments) {
     if (Status status = validate(problem.value()); !status.ok()) return complain(status);
     problems.push_back(std::move(problem).value());
   }
-  if (arguments.device != "cpu")
-    return complain(ExitCode::bad_input,
-                    "--device: bench measures the CPU alone so far, got '" + arguments.device + "'");
   const bool warm = arguments.cache != "cold", cold = arguments.cache != "warm";
   if (warm && cold && arguments.cache != "both")
     return complain(ExitCode::bad_input, "--cache: is warm, cold or both, got '" + arguments.cache + "'");
@@ -55,6 +53,17 @@ ExitCode bench_command(const BenchArguments& arguments) {
     if (Status status = files::check_destination(arguments.html); !status.ok()) return complain(status);
   Result<DeviceChoice> device = choose_device(arguments.device);
   if (!device.ok()) return complain(device.status());
+  const bool gpu = device.value().facts.device.kind == DeviceKind::cuda;
+  if (arguments.graph_nodes < 0)
+    return complain(
+        ExitCode::bad_input,
+        fmt::format("--graph-nodes: must be at least 0 (0 is automatic), got {}", arguments.graph_nodes));
+  if (gpu)
+    for (const auto& [given, name] :
+         {std::pair{arguments.backward, "--backward"}, std::pair{!arguments.simd.empty(), "--simd"},
+          std::pair{arguments.threads != std::vector<std::int64_t>{0}, "--threads"}})
+      if (given)
+        return complain(ExitCode::bad_input, std::string(name) + ": is for the CPU, not for a GPU so far");
 
   StageProgress progress;
   bench::SessionOptions options;
@@ -74,15 +83,40 @@ ExitCode bench_command(const BenchArguments& arguments) {
                                   options.facts.threads, threads));
     options.threads.push_back(threads == 0 ? options.facts.threads : static_cast<int>(threads));
   }
-  if (!arguments.peers.empty()) {
+  std::shared_ptr<bench::PeerProgram> peers;
+  if (arguments.with_peers || !arguments.peers.empty()) {
     progress("starting the peers");
-    Result<std::shared_ptr<bench::PeerProgram>> peers = bench::start_peers(arguments.peers, arguments.simd);
-    if (!peers.ok()) return progress.clear(), complain(peers.status());
-    options.others = [peers = peers.value(), threads = options.threads](const bench::Workload& workload) {
-      return bench::peers_for(peers, workload, threads);
-    };
+    const std::string command = !arguments.peers.empty() ? arguments.peers
+                                : gpu                    ? "exec python3 bench/peers_cuda.py"
+                                                         : "exec bench/peers-cpu";
+    Result<std::shared_ptr<bench::PeerProgram>> started = bench::start_peers(command, arguments.simd);
+    if (!started.ok()) return progress.clear(), complain(started.status());
+    peers = started.value();
   }
-  Result<bench::Report> report = bench::run_session(problems, options);
+  Result<bench::Report> report = Status();
+  if (gpu) {
+    bench::GpuSessionOptions gpu_options;
+    gpu_options.facts = options.facts;
+    gpu_options.kernels = options.kernels;
+    gpu_options.ways.clear();
+    if (warm) gpu_options.ways = {bench::Way::warm, bench::Way::graph};
+    if (cold) gpu_options.ways.push_back(bench::Way::cold);
+    gpu_options.rounds = options.rounds;
+    gpu_options.time_limit_s = options.time_limit_s;
+    gpu_options.graph_nodes = arguments.graph_nodes;
+    gpu_options.progress = options.progress;
+    if (peers)
+      gpu_options.others = [&](const bench::Workload& workload) {
+        return bench::gpu_peers_for(peers, workload);
+      };
+    report = bench::run_gpu_session(problems, gpu_options);
+  } else {
+    if (peers)
+      options.others = [&](const bench::Workload& workload) {
+        return bench::peers_for(peers, workload, options.threads);
+      };
+    report = bench::run_session(problems, options);
+  }
   progress.clear();
   if (!report.ok()) return complain(report.status());
   print_result(arguments.json ? bench::json(report.value()) : bench::text(report.value()));

@@ -96,9 +96,11 @@ struct BenchArguments {
   std::vector<std::int64_t> threads{0};  // 0 is all
   std::string cache = "both";            // "warm", "cold" or "both"
   bool backward = false;
-  std::string peers;       // the command of a program with peers; empty: none
+  bool with_peers = false;
+  std::string peers;       // the command of a program with peers; empty: the one of bench/
   int repeat = 0;          // rounds; 0 is automatic
   double time_limit = 20;  // seconds of timing, if the rounds are automatic
+  int graph_nodes = 0;     // on a GPU; 0 is automatic
   bool json = false;
   std::string html;  // also write the report there; empty: not asked for
 };

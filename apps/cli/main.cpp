@@ -247,12 +247,13 @@ int main(int argc, char** argv) {
       "  runmax bench q4096:d64 --kernel cpu_online,cpu_naive\n"
       "  runmax bench hq8:q2048:d64 --backward --peers\n"
       "  runmax bench hq8:q2048:d128 --threads 1,2 --json > bench.json\n"
-      "  runmax bench hq32:hk8:q1:k32768:d128 --simd AVX2\n\n"
+      "  runmax bench hq32:hk8:q1:k32768:d128 --simd AVX2\n"
+      "  runmax bench b4:h32:q4096:d64 --device cuda --peers\n\n"
       "Every kernel is compared with the double-precision reference first; one that a gate rejects is not\n"
       "timed, and the exit code is 1. Fields of a problem: see `runmax plan --help`. docs/bench.md explains\n"
       "each figure.");
   bench_app->add_option("problem", bench.problems, "Problem texts; all are timed in turns")->required();
-  bench_app->add_option("--device", bench.device, "cpu")->capture_default_str();
+  bench_app->add_option("--device", bench.device, "cpu, cuda or cuda:N")->capture_default_str();
   bench_app->add_option("--kernel", bench.kernel, "Kernels of `runmax list`, separated by commas");
   std::string bench_threads = "0";
   bench_app->add_option("--threads", bench_threads, "Numbers of threads, separated by commas (0 is all)")
@@ -261,10 +262,15 @@ int main(int argc, char** argv) {
   bench_app->add_option("--simd", bench.simd,
                         "Use only this instruction set, in kernels and probes: AVX2, SSE4");
   bench_app->add_option("--cache", bench.cache, "warm, cold or both")->capture_default_str();
+  bench_app
+      ->add_option("--graph-nodes", bench.graph_nodes,
+                   "On a GPU: dependent runs in a graph (0: 50, fewer where they take long)")
+      ->capture_default_str();
   bench_app->add_flag("--backward", bench.backward,
                       "Time the gradients instead; --kernel names a backward kernel");
-  bool bench_peers = false;
-  bench_app->add_flag("--peers", bench_peers, "Also PyTorch and ggml in the same turns, by bench/peers-cpu");
+  bench_app->add_flag("--peers", bench.with_peers,
+                      "Also PyTorch and ggml in the same turns, by bench/peers-cpu; on a GPU PyTorch, by "
+                      "bench/peers_cuda.py");
   bench_app->add_option("--peers-command", bench.peers,
                         "Other peers: a program that speaks the protocol of docs/bench.md");
   bench_app->add_option("--repeat", bench.repeat, "Rounds (0: 15, or what fits in the time limit)")
@@ -276,7 +282,6 @@ int main(int argc, char** argv) {
   bench_app->add_option("--html", bench.html, "Also write the report as one self-contained HTML file");
   bench_app->callback([&] {
     bench.threads = lengths_of(bench_threads);
-    if (bench_peers && bench.peers.empty()) bench.peers = "exec bench/peers-cpu";
     code = bench_command(bench);
   });
 

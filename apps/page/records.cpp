@@ -107,6 +107,8 @@ constexpr Field bench_fma_fields[] = {
 };
 constexpr Field bench_limits_fields[] = {
     {"fma", Kind::list, May::be_there, bench_fma_fields},
+    {"fma_flops_per_s", Kind::number, May::be_absent},
+    {"tensor_flops_per_s", Kind::number, May::be_absent},
     {"copy_bytes_per_s", Kind::number},
 };
 constexpr Field bench_result_fields[] = {
@@ -116,6 +118,7 @@ constexpr Field bench_result_fields[] = {
     {"kernel", Kind::text},
     {"threads", Kind::count},
     {"cache", Kind::text},
+    {"clock", Kind::text, May::be_absent},
     {"status", Kind::text},
     {"reason", Kind::text},
     {"gate_fraction", Kind::measure},

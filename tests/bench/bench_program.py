@@ -128,13 +128,32 @@ def claim_errors():
                             (["q64:d64", "--threads", "100000"], "100000"), (["q64:d64", "--threads", "two"], "two"),
                             (["q64:d64", "--kernel", "nobody"], "nobody"), (["q64:d64", "--repeat", "-2"], "-2"),
                             (["q64:d64", "--time-limit", "0"], "--time-limit"), (["q64:d64", "--simd", "AVX9"], "AVX9"),
-                            (["q64:d64", "--cache", "hot"], "hot"), (["q64:d64", "--device", "cuda"], "cuda"),
+                            (["q64:d64", "--cache", "hot"], "hot"), (["q64:d64", "--graph-nodes", "-1"], "--graph-nodes"), (["q64:d64", "--device", "gpu"], "gpu"),
                             (["q64:hq3:hk2:d64"], "kv_heads"), (["q64:d64:bf16"], "bf16"), (["q64:d64:mask"], "mask"), (["q0:k5:d64"], "query"), ([], "problem"),
                             (["q64:d64", "--wrong"], "--wrong")):
         done = run(*arguments, ok=(2,))
         assert done.stdout == "", arguments
         complaint = [line for line in done.stderr.strip().splitlines() if line.startswith("runmax: ")]
         assert len(complaint) == 1 and word in complaint[0], (arguments, done.stderr)
+
+
+def claim_gpu():
+    """Without a GPU: exit 4 and one line. With one: its record."""
+    done = run("q300:d64", "--device", "cuda", "--repeat", "3", "--json", ok=(0, 4))
+    if done.returncode == 4:
+        assert done.stdout == ""
+        assert len(done.stderr.strip().splitlines()) == 1 and "cuda" in done.stderr, done.stderr
+        return
+    record = json.loads(done.stdout)
+    check_keys("record", record, KEYS)
+    assert record["machine"]["kind"] == "cuda" and record["limits"]["tensor_flops_per_s"] > record["limits"]["fma_flops_per_s"]
+    assert [(r["cache"], r["clock"]) for r in record["results"]] == [
+        ("warm", "events"), ("warm", "graph"), ("cold", "events")]
+    for r in record["results"]:
+        check_keys(r["clock"], r, RESULT_KEYS)
+        assert r["threads"] == 0 and 0 < r["gates"]["second bar"] < 1 and 0 < r["share_of_limit"] <= 1, r
+    for option in (["--backward"], ["--simd", "AVX2"], ["--threads", "2"]):
+        assert run("q300:d64", "--device", "cuda", *option, ok=(2,)).stderr.count("runmax: ") == 1
 
 
 def claim_simd():

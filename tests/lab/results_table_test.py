@@ -151,6 +151,20 @@ class ResultsTable(unittest.TestCase):
         self.write()
         self.refused("a gate failed")
 
+    def test_a_table_of_a_gpu(self):
+        self.record = {**self.bench(self.hash()), "schema": "runmax.gpu_table", "machine": {"name": "A GPU", "simd": "sm_90"},
+                       "limits": {"fma_flops_per_s": 64e12, "tensor_flops_per_s": 890e12, "copy_bytes_per_s": 4.2e12},
+                       "figures": [{"work": "q256:d64", "kernel": "cuda_x", "time_us": 4.25, "spread": 0.01, "tflops": 2.5,
+                                    "share_of_limit": 0.25, "limit": "tensor/3", "cold_us": 1234.5,
+                                    "gates": {"lesson gate": 0.0123, "second bar": 0.5},
+                                    "peers": [{"name": "torch math", "time_us": 20, "over_runmax": 4.5}],
+                                    "targets": [{"figure": "time, us", "value": 4.25, "bound": 5, "met": True}]}]}
+        self.write()
+        done = self.table()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("| `q256:d64` | `cuda_x` | 4.2 µs ± 1.0 % | 2.5 | 0.250 of tensor/3 | 1.234 ms | 0.0123 | 0.500 | "
+                      "torch math, 20.0 µs | 4.50 | time, us ≤ 5 | met |", (self.root / "README.md").read_text())
+
     def test_a_table_of_exponentials(self):
         self.record = {"schema": "runmax.exp2", "version": 1, "commit": "0123456789ab", "compiler": "GNU 12.2.0",
                        "date": "2026-01-02T03:04:05Z", "machine": {"name": "A CPU", "simd": "AVX2"},

@@ -60,6 +60,8 @@ RULES = {
     "apps/check/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/"], ["fmt", "system"]),
     "apps/measure/": ([PUBLIC, "lesson/statistics.hpp", "src/runtime/"],
                       ["fmt", "highway", "tbb", "system"]),  # it measures the machine itself
+    "apps/measure/gpu/": ([PUBLIC, "apps/measure/", "src/runtime/", "src/device/"], ["cuda"]),
+    "apps/bench/gpu/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/"], ["cuda", "fmt"]),
     "apps/bench/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/"], ["fmt", "json", "highway", "system"]),
     "apps/lab/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/", "lesson/", "src/kernels/lesson/", LEAF_HOST],
                   ["fmt", "json", "highway", "tbb", "intrinsics", "system"]),  # it measures the machine itself
@@ -88,9 +90,9 @@ INCLUDE_PATHS = ["include", "src", "apps", "", "tests"]
 # Headers that CMake writes into the build directory.
 GENERATED = {"measure/build_info.hpp"}
 
-# CUDA host calls belong to the runtime, to kernels' launch code and to the lab's probes.
+# CUDA host calls belong to the runtime, to kernels' launch code and to what measures a GPU.
 CUDA_CALL = re.compile(r"\bcu(da)?[A-Z]\w+\s*\(")
-CUDA_CALLERS = re.compile(r"^(src/runtime/|src/kernels/.*\.(cu|cuh)$|apps/lab/gpu/|lesson/.*\.cuh?$|tests/.*\.(cu|cpp|hpp|cuh)$)")
+CUDA_CALLERS = re.compile(r"^(src/runtime/|src/kernels/.*\.(cu|cuh)$|apps/(bench|lab|measure)/gpu/|lesson/.*\.cuh?$|tests/.*\.(cu|cpp|hpp|cuh)$)")
 
 
 def rule_for(path):
@@ -202,7 +204,7 @@ def check(root):
                 call = CUDA_CALL.search(line)
                 if call:
                     found.append(f"{path}:{number}: calls {call.group().rstrip('( ')}: CUDA host calls belong to "
-                                 "src/runtime, launch code and apps/lab/gpu")
+                                 "src/runtime, launch code and apps/*/gpu")
     return found
 
 

@@ -6,94 +6,43 @@
 #include <fstream>
 
 #include "lab/bench.hpp"
-#include "lab/gpu/probe_kernels.hpp"
+#include "measure/gpu/gpu_clock.hpp"
+#include "measure/gpu/probe_kernels.hpp"
+#include "runtime/cuda_status.hpp"
 
 namespace runmax::lab {
 namespace {
 
-Status cuda_status(int error, const char* what) {
-  const auto code = static_cast<cudaError_t>(error);
-  if (code == cudaSuccess) return {};
-  return {StatusCode::device_error, std::string("cuda: ") + what + ": " + cudaGetErrorString(code)};
-}
-
-// A pair of events on a stream.
-class EventPair {
- public:
-  EventPair() { error_ = cudaEventCreate(&begin_) | cudaEventCreate(&end_); }
-  ~EventPair() {
-    if (begin_) (void)cudaEventDestroy(begin_);
-    if (end_) (void)cudaEventDestroy(end_);
-  }
-  EventPair(const EventPair&) = delete;
-  EventPair& operator=(const EventPair&) = delete;
-
-  // Milliseconds of `runs` runs of `work`, each.
-  Result<double> measure(cudaStream_t stream, int runs, const Bench::Work& work) {
-    if (Status status = cuda_status(error_, "creating events"); !status.ok()) return status;
-    if (Status status = cuda_status(cudaEventRecord(begin_, stream), "recording an event"); !status.ok())
-      return status;
-    for (int run = 0; run < runs; ++run)
-      if (Status status = work(); !status.ok()) return status;
-    if (Status status = cuda_status(cudaEventRecord(end_, stream), "recording an event"); !status.ok())
-      return status;
-    if (Status status = cuda_status(cudaEventSynchronize(end_), "running the kernels"); !status.ok())
-      return status;
-    float ms = 0;
-    if (Status status = cuda_status(cudaEventElapsedTime(&ms, begin_, end_), "reading events"); !status.ok())
-      return status;
-    return static_cast<double>(ms) / runs;
-  }
-
- private:
-  cudaEvent_t begin_ = nullptr, end_ = nullptr;
-  int error_ = 0;
-};
-
 class CudaBench final : public Bench {
  public:
   explicit CudaBench(const DeviceFacts& facts) : facts_(facts) {}
-  ~CudaBench() override {
-    if (stream_) (void)cudaStreamDestroy(stream_);
-  }
 
   Status open() {
-    if (Status status = cuda_status(cudaSetDevice(facts_.device.index), "selecting the device"); !status.ok())
-      return status;
-    if (Status status = cuda_status(cudaStreamCreate(&stream_), "making a stream"); !status.ok())
-      return status;
-    // Twice the L2 cache: one sweep of writes leaves nothing of a path's memory there.
-    Result<Buffer> flush =
-        Buffer::allocate(facts_.device, static_cast<std::size_t>(2 * cache_bytes()), own_memory_);
-    if (!flush.ok()) return flush.status();
-    flush_ = std::move(flush.value());
+    Result<std::unique_ptr<GpuClock>> clock = GpuClock::make(facts_);
+    if (!clock.ok()) return clock.status();
+    clock_ = std::move(clock.value());
     return {};
   }
 
   Result<Summary> time(const Work& work, CacheState cache, const std::vector<const Buffer*>&,
                        const SamplingRule& rule) override {
-    EventPair events;
-    if (cache == CacheState::cold)
-      return repeat(rule, [&]() -> Result<double> {
-        // The sweep also keeps the device busy while the host enqueues, so that its latency is not measured.
-        if (Status status =
-                cuda_status(cudaMemsetAsync(flush_.data(), 0, flush_.bytes(), stream_), "flushing L2");
-            !status.ok())
-          return status;
-        return events.measure(stream_, 1, work);
-      });
-    Result<double> once = events.measure(stream_, 1, work);
-    if (once.ok()) once = events.measure(stream_, 1, work);
+    const auto in_ms = [](Result<double> seconds) -> Result<double> {
+      if (!seconds.ok()) return seconds.status();
+      return 1e3 * seconds.value();
+    };
+    if (cache == CacheState::cold) return repeat(rule, [&] { return in_ms(clock_->cold(work)); });
+    Result<double> once = in_ms(clock_->warm(work, 1));
+    if (once.ok()) once = in_ms(clock_->warm(work, 1));
     if (!once.ok()) return once.status();
     // A sample of short kernels holds many runs: an event's resolution is about half a microsecond.
     const int runs = static_cast<int>(std::clamp(std::ceil(1.0 / std::max(once.value(), 1e-3)), 1.0, 200.0));
     SamplingRule scaled = rule;
     scaled.enough_ms = std::max(rule.enough_ms / runs, 1e-3);
     scaled.enough_samples = std::max(rule.enough_samples, 21);
-    return repeat(scaled, [&] { return events.measure(stream_, runs, work); });
+    return repeat(scaled, [&] { return in_ms(clock_->warm(work, runs)); });
   }
 
-  Status finish() override { return cuda_status(cudaStreamSynchronize(stream_), "running the kernels"); }
+  Status finish() override { return clock_->finish(); }
 
   Result<MachineLimits> limits() override {
     MachineLimits limits;
@@ -108,7 +57,7 @@ class CudaBench final : public Bench {
     limits.cached_copy_rate = near.value();
     if (Status status = measure_fma(limits); !status.ok()) return status;
     Result<Summary> empty =
-        time([&] { return cuda_status(launch_empty_probe(stream_), "launching an empty kernel"); },
+        time([&] { return cuda_status(launch_empty_probe(stream()), "launching an empty kernel"); },
              CacheState::warm, {}, {});
     if (!empty.ok()) return empty.status();
     limits.empty_launch_ms = empty.value();
@@ -137,7 +86,7 @@ class CudaBench final : public Bench {
            " driver, " + dotted(facts_.runtime_version) + " runtime";
   }
 
-  Stream stream() const override { return stream_; }
+  Stream stream() const override { return clock_->stream(); }
 
  private:
   std::int64_t cache_bytes() const { return facts_.l2_bytes > 0 ? facts_.l2_bytes : std::int64_t{64} << 20; }
@@ -149,13 +98,13 @@ class CudaBench final : public Bench {
     if (!to.ok()) return to.status();
     for (const Buffer* buffer : {&from.value(), &to.value()})
       if (Status status =
-              cuda_status(cudaMemsetAsync(buffer->data(), 0, buffer->bytes(), stream_), "clearing");
+              cuda_status(cudaMemsetAsync(buffer->data(), 0, buffer->bytes(), clock_->stream()), "clearing");
           !status.ok())
         return status;
     Result<Summary> ms = time(
         [&] {
           return cuda_status(launch_copy_probe(from.value().floats(), to.value().floats(), bytes / 4,
-                                               facts_.multiprocessors, stream_),
+                                               facts_.multiprocessors, stream()),
                              "launching a copy");
         },
         cache, {}, {.enough_samples = 15, .enough_ms = 20});
@@ -175,7 +124,7 @@ class CudaBench final : public Bench {
     Result<Summary> ms = time(
         [&] {
           return cuda_status(launch_fma_probe(rounds, facts_.multiprocessors, sink.value().floats(),
-                                              static_cast<std::int64_t*>(clocks.value().data()), stream_),
+                                              static_cast<std::int64_t*>(clocks.value().data()), stream()),
                              "launching multiply-adds");
         },
         CacheState::warm, {}, {.enough_samples = 21, .enough_ms = 50});
@@ -190,9 +139,8 @@ class CudaBench final : public Bench {
   }
 
   DeviceFacts facts_;
-  cudaStream_t stream_ = nullptr;
   MemoryLedger own_memory_;
-  Buffer flush_;
+  std::unique_ptr<GpuClock> clock_;
 };
 
 }  // namespace
