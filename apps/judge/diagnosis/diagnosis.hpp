@@ -63,8 +63,9 @@ const Mistake* find_mistake(std::string_view name);
 struct Fit {
   const Mistake* mistake = nullptr;
   std::string parameters;  // "key tile 32", "query head h reads KV head h % 2"; may be empty
-  // Share of the wrong rows' error that is gone when the answer is compared with the mistake's instead of the
-  // right one: 1 is a perfect fit. A row that is right, and would be wrong by the mistake, counts against it.
+  // Share of the wrong rows' error (root mean square) that is gone when the answer is compared with the
+  // mistake's instead of the right one: 1 means that the mistake's answer is the candidate's up to rounding.
+  // A row that is right, and would be wrong by the mistake, counts against it.
   double explained = 0;
   std::string text() const;  // "output-not-rescaled (key tile 32), fits 100.0 %"
 };
@@ -74,6 +75,7 @@ struct Fit {
 struct ErrorMap {
   std::int64_t rows = 0, columns = 0;
   std::int64_t rows_per_cell = 1, columns_per_cell = 1;
+  std::int64_t query_len = 0;  // rows of one head, to name them
   // Largest |error| / bound of each cell, row by row: above 1 is wrong, infinite is not finite (or infinite
   // where it must not be).
   std::vector<float> gate_fraction;
@@ -100,7 +102,7 @@ struct Diagnosis {
 
 // Share explained from which a fit is mentioned, and from which it is the diagnosis.
 constexpr double worth_mentioning = 0.5;
-constexpr double convincing = 0.9;
+constexpr double convincing = 0.95;
 
 // Diagnoses one call, or several of one candidate: what is named must fit all calls that are wrong, and must
 // not predict errors in those that are right, so a right call beside a wrong one sharpens the diagnosis.
@@ -108,9 +110,9 @@ constexpr double convincing = 0.9;
 Diagnosis diagnose(const std::vector<Evidence>& calls);
 Diagnosis diagnose(const Evidence& call);
 
-// What the mistake makes of the evidence's inputs, packed like `out`, at its likeliest parameters (key tile:
-// the evidence's, or 32). Empty if the mistake changes nothing that this problem has (a layout of one head),
-// or only the LSE. The power check of the judge and the tests of the diagnosis use it.
+// What the mistake makes of the evidence's inputs, packed like `out`, at its likeliest parameters that make
+// anything wrong (key tile: the evidence's, or 32). Empty if none does: a layout of one head, a rescale where
+// the maximum never moves, the LSE alone. For a power check; `out` and `lse` are not looked at.
 std::vector<float> answer_with(const Mistake& mistake, const Evidence& call);
 
 }  // namespace runmax::diagnosis

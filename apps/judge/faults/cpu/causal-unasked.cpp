@@ -1,0 +1,14 @@
+// Fault: a causal mask is applied although nobody asked for one.
+// Finding: causal-unasked
+#include "online.hpp"
+
+struct CausalUnasked : Right {
+  std::int64_t visible(const Call& call, std::int64_t i) const { return std::min(i + 1, call.sk); }
+};
+
+extern "C" int attention(const float* q, const float* k, const float* v, float* o, float* lse,
+                         std::int64_t batch, std::int64_t heads, std::int64_t kv_heads, std::int64_t sq,
+                         std::int64_t sk, std::int64_t d, float scale, int causal, void* /*workspace*/,
+                         void* /*stream*/) {
+  return attend({q, k, v, o, lse, batch, heads, kv_heads, sq, sk, d, scale, causal != 0}, CausalUnasked());
+}

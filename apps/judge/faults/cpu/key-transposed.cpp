@@ -1,0 +1,16 @@
+// Fault: K is read as if it were stored channel by channel.
+// Finding: key-transposed
+#include "online.hpp"
+
+struct KeyTransposed : Right {
+  float key(const Call& call, const float* k, std::int64_t j, std::int64_t c) const {
+    return k[c * call.sk + j];
+  }
+};
+
+extern "C" int attention(const float* q, const float* k, const float* v, float* o, float* lse,
+                         std::int64_t batch, std::int64_t heads, std::int64_t kv_heads, std::int64_t sq,
+                         std::int64_t sk, std::int64_t d, float scale, int causal, void* /*workspace*/,
+                         void* /*stream*/) {
+  return attend({q, k, v, o, lse, batch, heads, kv_heads, sq, sk, d, scale, causal != 0}, KeyTransposed());
+}

@@ -1,0 +1,15 @@
+// Fault: the output keeps its old scale when the maximum moves.
+// Finding: output-not-rescaled
+#include "online.hpp"
+
+struct OutputNotRescaled : Right {
+  float factor_of_output(float) const { return 1; }
+};
+
+extern "C" int attention(const float* q, const float* k, const float* v, float* o, float* lse,
+                         std::int64_t batch, std::int64_t heads, std::int64_t kv_heads, std::int64_t sq,
+                         std::int64_t sk, std::int64_t d, float scale, int causal, void* /*workspace*/,
+                         void* /*stream*/) {
+  return attend({q, k, v, o, lse, batch, heads, kv_heads, sq, sk, d, scale, causal != 0},
+                OutputNotRescaled());
+}
