@@ -61,13 +61,15 @@ void take_operand_sizes(const Tensors& t, Problem& p) {
   }
 }
 
-Status check_form_values(const Problem& p, const Tensors& t) {
+Status check_form_values(const Problem& p, const Tensors& t, FormValues values) {
   if (!p.seqused && p.page_size == 0) return {};
+  const bool readable = values == FormValues::readable;
+  if (!readable && p.seqused) return {};
   const auto number = [](std::int64_t n) { return std::to_string(n); };
   const auto fail = [](const std::string& message) { return Status(StatusCode::invalid_argument, message); };
   for (std::int64_t b = 0; b < p.batch; ++b) {
     std::int64_t length = p.varlen.empty() ? p.kv_len : p.varlen[static_cast<std::size_t>(b)].kv_len;
-    if (p.seqused) {
+    if (p.seqused) {  // readable
       const std::int64_t used = value(t.kv_lengths, b, 0);
       if (used < 0 || used > length)
         return fail("kv_lengths: batch element " + number(b) + " must be at least 0 and at most its kv_len " +
@@ -81,7 +83,7 @@ Status check_form_values(const Problem& p, const Tensors& t) {
       return fail("page_table: row " + number(b) + " has room for " + number(columns) + " pages of " +
                   number(p.page_size) + " keys, and batch element " + number(b) +
                   " has more: " + number(length) + " > " + number(columns * p.page_size));
-    for (std::int64_t c = 0; c < used; ++c) {
+    for (std::int64_t c = 0; readable && c < used; ++c) {
       const std::int64_t page = value(t.page_table, b, c);
       if (page < 0 || page >= pages)
         return fail("page_table: row " + number(b) + ", column " + number(c) +

@@ -21,8 +21,11 @@ OperandShapes operand_shapes(const Problem& problem, const Tensors& tensors);
 // Completes a problem whose tensors say what it is: the sizes, and the options that a tensor asks for.
 void take_operand_sizes(const Tensors& tensors, Problem& problem);
 
-// Lengths against their limits, page indices against the pool: every value that a kernel would use. For
-// tensors in host memory whose shapes are right.
-Status check_form_values(const Problem& problem, const Tensors& tensors);
+// Whether the values of page tables and lengths can be looked at, or lie in a device's memory.
+enum class FormValues { readable, on_device };
+
+// Lengths against their limits, page indices against the pool: every value that a kernel would use, as far as
+// the host can know it. For tensors whose shapes are right.
+Status check_form_values(const Problem& problem, const Tensors& tensors, FormValues values);
 
 }  // namespace runmax

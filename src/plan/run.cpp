@@ -108,8 +108,9 @@ Status run(const Plan& plan, const Tensors& tensors, Workspace workspace, Stream
                                      shapes.lse, plan.device),
                           check_distinct("lse", tensors.lse)})
       if (!status.ok()) return status;
-  if (plan.device.kind == DeviceKind::cpu)
-    if (Status status = check_form_values(p, tensors); !status.ok()) return status;
+  const FormValues values =
+      plan.device.kind == DeviceKind::cpu ? FormValues::readable : FormValues::on_device;
+  if (Status status = check_form_values(p, tensors, values); !status.ok()) return status;
   if (Status status = check_options(p, tensors, plan.device); !status.ok()) return status;
   if (workspace.bytes < plan.workspace_bytes)
     return {StatusCode::workspace_too_small, "workspace: needs " + std::to_string(plan.workspace_bytes) +

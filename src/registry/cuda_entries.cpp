@@ -21,6 +21,24 @@ constexpr Features by_planes{
     .f32 = true, .causal_bottom_right = true, .causal_top_left = true, .window = true};
 constexpr Features by_fma{
     .f32 = true, .ieee = true, .causal_bottom_right = true, .causal_top_left = true, .window = true};
+// Every option of the contract.
+constexpr Features everything{.f32 = true,
+                              .f16 = true,
+                              .bf16 = true,
+                              .ieee = true,
+                              .causal_bottom_right = true,
+                              .causal_top_left = true,
+                              .window = true,
+                              .softcap = true,
+                              .alibi = true,
+                              .sink = true,
+                              .mask = true,
+                              .bias = true,
+                              .dropout = true,
+                              .varlen = true,
+                              .paged = true,
+                              .seqused = true,
+                              .batch_invariant = true};
 
 }  // namespace
 
@@ -51,16 +69,17 @@ KernelEntry cuda_hopper_entry() {
 }
 
 KernelEntry cuda_simt_entry() {
-  return {
-      .name = "cuda_simt",
-      .device = DeviceKind::cuda,
-      .summary = "FP32 by FMA for any shape, 64 queries x 64 keys a tile, split over keys to fill the card",
-      .computed_as = "f32 fused multiply-add, expf",
-      .serves = by_fma,
-      .built = built,
-      .refuses = simt::forward_refuses,
-      .fill_plan = simt::forward_plan,
-      .run = run_simt};
+  return {.name = "cuda_simt",
+          .device = DeviceKind::cuda,
+          .summary =
+              "FP32 by FMA for any shape and every option, also of fp16 and bf16; split over keys to fill "
+              "the card",
+          .computed_as = "f32 fused multiply-add, expf",
+          .serves = everything,
+          .built = built,
+          .refuses = simt::forward_refuses,
+          .fill_plan = simt::forward_plan,
+          .run = run_simt};
 }
 
 }  // namespace runmax

@@ -38,6 +38,19 @@ struct ForwardConfig {
 // The best config that fits a block's shared-memory limit in bytes.
 ForwardConfig forward_config(const Problem& problem, std::int64_t shared_bytes_per_block);
 
+// Whether the problem asks for anything beyond FP32, causality and windows.
+bool needs_options(const Problem& problem);
+
+// The workspace: where the sequences of a packed batch lie, then partial results of the splits.
+struct WorkspaceParts {
+  std::int64_t range_bytes = 0;
+  std::int64_t partial_bytes = 0;
+};
+WorkspaceParts workspace_parts(const Problem& problem, std::int64_t splits);
+
+// Sequences of a packed batch whose lengths one launch hands to the device.
+inline constexpr int ranges_a_launch = 120;
+
 // Channels staged in all; a head_dim of 0 stages one chunk of zeros, so that V is staged with it.
 RUNMAX_HOST_DEVICE constexpr std::int64_t padded_dim(std::int64_t head_dim) {
   return head_dim == 0 ? tile.dim_chunk : (head_dim + tile.dim_chunk - 1) / tile.dim_chunk * tile.dim_chunk;

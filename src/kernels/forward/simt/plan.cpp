@@ -38,7 +38,8 @@ void forward_plan(Plan& plan, const DeviceFacts& facts, const PlanOptions& optio
                               std::max<std::int64_t>(1, ceil_div(p.value_dim, config.value_chunk));
   const std::int64_t key_tiles = std::max<std::int64_t>(1, ceil_div(p.kv_len, tile.block_kv));
   std::int64_t splits = options.num_splits;
-  if (splits == 0 && blocks > 0)
+  // Splits depend on how many sequences there are, and the order of summation on them.
+  if (splits == 0 && blocks > 0 && !p.batch_invariant)
     splits = std::min(most_splits, wanted_blocks_per_multiprocessor * facts.multiprocessors / blocks);
   splits = std::clamp<std::int64_t>(splits, 1, std::min(most_splits, key_tiles));
 
@@ -47,10 +48,25 @@ void forward_plan(Plan& plan, const DeviceFacts& facts, const PlanOptions& optio
   plan.threads = tile.threads;
   plan.num_splits = splits;
   plan.work_items = blocks * splits;
-  plan.launches = splits > 1 ? 2 : 1;
+  const std::int64_t range_launches = p.varlen.empty() ? 0 : ceil_div(p.batch, ranges_a_launch);
+  plan.launches = static_cast<std::int32_t>((splits > 1 ? 2 : 1) + range_launches);
+  const WorkspaceParts parts = workspace_parts(p, splits);
+  plan.workspace_bytes = static_cast<std::size_t>(parts.range_bytes + parts.partial_bytes);
+}
+
+bool needs_options(const Problem& p) {
+  return p.dtype != DType::f32 || p.softcap != 0 || p.mask || p.bias || p.alibi || p.sink || p.dropout != 0 ||
+         !p.varlen.empty() || p.page_size > 0 || p.seqused;
+}
+
+WorkspaceParts workspace_parts(const Problem& p, std::int64_t splits) {
+  WorkspaceParts parts;
+  // Four 64-bit numbers a sequence; what follows is aligned as well.
+  if (!p.varlen.empty()) parts.range_bytes = 32 * p.batch;
   // A partial result per split: the output, and max and sum of each row.
   if (splits > 1)
-    plan.workspace_bytes = static_cast<std::size_t>(4 * splits * rows * p.query_len * (p.value_dim + 2));
+    parts.partial_bytes = 4 * splits * p.batch * p.query_heads * p.query_len * (p.value_dim + 2);
+  return parts;
 }
 
 ForwardConfig forward_config(const Problem& problem, std::int64_t shared_bytes_per_block) {
