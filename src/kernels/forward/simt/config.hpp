@@ -26,6 +26,10 @@ inline constexpr int weights_stride = tile.block_q + 4;
 inline constexpr int value_chunk_narrow = 64;
 inline constexpr int value_chunk_wide = 128;
 
+// Blocks whose registers a multiprocessor holds at least: two hide each other's barriers; a wide chunk has
+// too many outputs for it.
+constexpr int least_blocks(int value_chunk) { return value_chunk == value_chunk_wide ? 1 : 2; }
+
 // Whether Q stays in shared memory for the whole row block or is staged again with every chunk of K.
 enum class QueryStaging { resident, chunked };
 

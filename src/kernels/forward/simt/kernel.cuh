@@ -66,8 +66,46 @@ __device__ void stage_transposed(float* staged, const Rows& matrix, std::int64_t
 __device__ inline int key_of(int thread_column, int c) { return thread_column + 16 * c; }
 __device__ inline int slot_of_key(int key) { return key % 16 * 4 + key / 16; }
 
+// What is the same for all threads of a block.
+template <class Policy>
+struct BlockFacts {
+  Sequence sequence;
+  typename Policy::QueryRows q;
+  typename Policy::KeyRows k, v;
+  typename Policy::Scoring scoring;
+};
+
+// Where it is held: in registers if it is little, in shared memory if options make it much.
+template <class Policy, bool much>
+class FactsOfBlock {
+ public:
+  template <class Make>
+  __device__ explicit FactsOfBlock(Make make) : facts_(make()) {}
+  __device__ const BlockFacts<Policy>& get() const { return facts_; }
+
+ private:
+  BlockFacts<Policy> facts_;
+};
+template <class Policy>
+class FactsOfBlock<Policy, true> {
+ public:
+  template <class Make>
+  __device__ explicit FactsOfBlock(Make make) {
+    if (threadIdx.x == 0) *place() = make();
+    __syncthreads();
+  }
+  __device__ const BlockFacts<Policy>& get() const { return *place(); }
+
+ private:
+  __device__ static BlockFacts<Policy>* place() {
+    __shared__ __align__(16) unsigned char bytes[sizeof(BlockFacts<Policy>)];
+    return reinterpret_cast<BlockFacts<Policy>*>(bytes);
+  }
+};
+
 template <class Policy, QueryStaging staging, int value_chunk>
-__global__ void __launch_bounds__(tile.threads) forward_kernel(const ForwardArguments<Policy> args) {
+__global__ void __launch_bounds__(tile.threads, least_blocks(value_chunk))
+    forward_kernel(const ForwardArguments<Policy> args) {
   constexpr int outputs = value_chunk / 16;           // per thread and row, in groups of 4 neighbours
   constexpr bool changes = Policy::Scoring::changes;  // scores, weights, or which keys are seen
   extern __shared__ float4 shared[];
@@ -89,16 +127,19 @@ __global__ void __launch_bounds__(tile.threads) forward_kernel(const ForwardArgu
   const std::int64_t b = work % args.batch;
   const std::int64_t query_tile = args.query_tiles - 1 - work / args.batch;
 
-  const Sequence sequence = args.policy.sequence(args, b);
-  const VisibleKeys<std::int64_t>& keys = sequence.keys;
-  const std::int64_t query_len = sequence.query_len;
+  const auto facts_of = [&] {
+    const Sequence sequence = args.policy.sequence(args, b);
+    return BlockFacts<Policy>{sequence, args.policy.query_rows(args.q, sequence, h),
+                              args.policy.key_rows(args.k, sequence, b, h / args.group),
+                              args.policy.key_rows(args.v, sequence, b, h / args.group),
+                              args.policy.scoring(args, sequence, b, h)};
+  };
+  const FactsOfBlock<Policy, changes> held(facts_of);
+  const BlockFacts<Policy>& facts = held.get();
+  const VisibleKeys<std::int64_t>& keys = facts.sequence.keys;
+  const std::int64_t query_len = facts.sequence.query_len;
   const std::int64_t first_row = query_tile * tile.block_q;
   if (first_row >= query_len) return;  // of the longest sequence, not of this one
-
-  const auto q = args.policy.query_rows(args.q, sequence, h);
-  const auto k = args.policy.key_rows(args.k, sequence, b, h / args.group);
-  const auto v = args.policy.key_rows(args.v, sequence, b, h / args.group);
-  const auto scoring = args.policy.scoring(args, sequence, b, h);
   const int thread_row = threadIdx.x / 16, thread_column = threadIdx.x % 16;
 
   std::int64_t row_begin[4], row_end[4];
@@ -121,7 +162,7 @@ __global__ void __launch_bounds__(tile.threads) forward_kernel(const ForwardArgu
 
   if (staging == QueryStaging::resident)
     for (std::int64_t d = 0; d < padded_dim(args.head_dim); d += tile.dim_chunk)
-      stage_transposed(q_smem + d * tile.block_q, q, first_row, query_len, d, args.head_dim,
+      stage_transposed(q_smem + d * tile.block_q, facts.q, first_row, query_len, d, args.head_dim,
                        [](int row) { return row; });
 
   for (std::int64_t key_tile = run_begin; key_tile < run_end; ++key_tile) {
@@ -132,13 +173,14 @@ __global__ void __launch_bounds__(tile.threads) forward_kernel(const ForwardArgu
     for (std::int64_t d = 0; d < padded_dim(args.head_dim); d += tile.dim_chunk) {
       __syncthreads();
       if (staging == QueryStaging::chunked)
-        stage_transposed(q_smem, q, first_row, query_len, d, args.head_dim, [](int row) { return row; });
-      stage_transposed(k_smem, k, first_key, keys.kv_len, d, args.head_dim, slot_of_key);
+        stage_transposed(q_smem, facts.q, first_row, query_len, d, args.head_dim,
+                         [](int row) { return row; });
+      stage_transposed(k_smem, facts.k, first_key, keys.kv_len, d, args.head_dim, slot_of_key);
       if (d == 0)
         for (int piece = threadIdx.x; piece < tile.block_kv * value_chunk; piece += tile.threads) {
           const int key = piece / value_chunk, channel = piece % value_chunk;
           const std::int64_t j = first_key + key, c = chunk * value_chunk + channel;
-          v_smem[piece] = j < keys.kv_len && c < args.value_dim ? v.row(j)[c] : 0.0f;
+          v_smem[piece] = j < keys.kv_len && c < args.value_dim ? facts.v.row(j)[c] : 0.0f;
         }
       __syncthreads();
       const float* q_chunk = staging == QueryStaging::resident ? q_smem + d * tile.block_q : q_smem;
@@ -164,9 +206,11 @@ __global__ void __launch_bounds__(tile.threads) forward_kernel(const ForwardArgu
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const std::int64_t key = first_key + key_of(thread_column, j);
-        bool visible = key >= row_begin[r] && key < row_end[r];
+        // With options the ranges are worked out again: registers are short, and there is time.
+        bool visible = changes ? i < query_len && key >= keys.first(i) && key < keys.last(i)
+                               : key >= row_begin[r] && key < row_end[r];
         if constexpr (changes) {
-          if (visible) visible = scoring.change(s_reg[r][j], i, key);
+          if (visible) visible = facts.scoring.change(s_reg[r][j], i, key);
           if (!visible) s_reg[r][j] = -INFINITY;
           // 16 lanes hold neighbouring keys of a row, and the two halves of a warp two rows.
           const std::uint32_t lanes = __ballot_sync(0xffffffffu, visible) >> (threadIdx.x & 16);
@@ -188,7 +232,7 @@ __global__ void __launch_bounds__(tile.threads) forward_kernel(const ForwardArgu
         tile_sum += s_reg[r][j];
         // Dropout comes after the softmax: the sum keeps what the product loses.
         if constexpr (changes)
-          s_reg[r][j] = scoring.kept(s_reg[r][j], i, first_key + key_of(thread_column, j));
+          s_reg[r][j] = facts.scoring.kept(s_reg[r][j], i, first_key + key_of(thread_column, j));
       }
       state[r].sum += tile_sum;  // this thread's keys only; the 16 lanes are added after the last tile
 #pragma unroll
@@ -248,8 +292,8 @@ __global__ void __launch_bounds__(tile.threads) forward_kernel(const ForwardArgu
     if (i >= query_len) continue;
     const bool whole = args.splits == 1;
     const std::int64_t partial_row = ((split * args.batch + b) * args.query_heads + h) * args.query_len + i;
-    const auto ended = scoring.end(state[r]);
-    const auto o = args.policy.output_row(args.o, sequence, h, i);
+    const auto ended = facts.scoring.end(state[r]);
+    const auto o = args.policy.output_row(args.o, facts.sequence, h, i);
 #pragma unroll
     for (int c = 0; c < outputs; ++c) {
       const std::int64_t channel = chunk * value_chunk + c / 4 * 64 + 4 * thread_column + c % 4;
@@ -265,7 +309,8 @@ __global__ void __launch_bounds__(tile.threads) forward_kernel(const ForwardArgu
       args.partial_state[2 * partial_row] = state[r].max;
       args.partial_state[2 * partial_row + 1] = state[r].sum;
     } else if (args.lse.data) {
-      args.lse.head(sequence.batch, h)[(sequence.query_start + i) * args.lse.row_stride] = ended.lse();
+      args.lse.head(facts.sequence.batch, h)[(facts.sequence.query_start + i) * args.lse.row_stride] =
+          ended.lse();
     }
   }
 }

@@ -20,6 +20,8 @@ struct Plain {
     std::int64_t row_stride, channel_stride;
     __device__ Row row(std::int64_t i) const { return {data + i * row_stride, channel_stride}; }
   };
+  using QueryRows = Rows;
+  using KeyRows = Rows;
   struct OutputRow {
     float* data;
     std::int64_t channel_stride;
