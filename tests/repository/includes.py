@@ -66,6 +66,7 @@ RULES = {
     "apps/lab/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/", "lesson/", "src/kernels/lesson/", LEAF_HOST],
                   ["fmt", "json", "highway", "tbb", "intrinsics", "system"]),  # it measures the machine itself
     "apps/judge/faults/": ([], ["cuda", "system"]),  # what anybody hands in: no file of the repository
+    "apps/judge/faults/honest/engine.cpp": ([PUBLIC], []),
     "apps/judge/diagnosis/": ([PUBLIC, "src/problem/", "src/reference/", "src/gate/", "src/inputs/"], []),  # pure
     "apps/page/": ([PUBLIC, "apps/"], ["fmt", "json"]),
     "page/": ([PUBLIC, "lesson/costs.hpp"], []),

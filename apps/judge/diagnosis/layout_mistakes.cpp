@@ -1,6 +1,7 @@
 // Mistakes in where things lie: transposed matrices, mixed up heads, rows and dimensions.
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -231,11 +232,13 @@ void add_dimension_rules(Hypotheses& list) {
   add("the two halves exchanged",
       [](std::int64_t c, std::int64_t dims) { return dims % 2 == 0 ? (c + dims / 2) % dims : c; });
   for (const std::int64_t lanes : {2, 4, 8, 16, 32}) {
-    const std::string text = std::to_string(lanes);
-    add("column c holds dimension (c % " + text + ") * dv/" + text + " + c/" + text,
-        [lanes](std::int64_t c, std::int64_t dims) {
-          return dims % lanes == 0 ? c % lanes * (dims / lanes) + c / lanes : c;
-        });
+    char text[80];
+    const int count = static_cast<int>(lanes);
+    std::snprintf(text, sizeof text, "column c holds dimension (c %% %d) * dv/%d + c/%d", count, count,
+                  count);
+    add(text, [lanes](std::int64_t c, std::int64_t dims) {
+      return dims % lanes == 0 ? c % lanes * (dims / lanes) + c / lanes : c;
+    });
   }
 }
 

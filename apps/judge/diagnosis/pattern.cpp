@@ -202,11 +202,14 @@ std::string ErrorMap::text() const {
   std::string text = "row          dimension 0.." + number(columns * columns_per_cell - 1) + "\n";
   for (std::int64_t r = 0; r < rows; ++r) {
     const std::int64_t row = r * rows_per_cell;
-    std::string label = number(query_len > 0 ? row % query_len : row);
-    if (query_len > 0 && rows * rows_per_cell > query_len && row / query_len > 0)
-      label = "h" + number(row / query_len) + " " + label;
-    label.resize(12, ' ');
-    text += label + " ";
+    // Heads are counted over the whole batch.
+    char label[64];
+    if (query_len > 0 && row >= query_len)
+      std::snprintf(label, sizeof label, "h%lld %-9lld ", static_cast<long long>(row / query_len),
+                    static_cast<long long>(row % query_len));
+    else
+      std::snprintf(label, sizeof label, "%-12lld ", static_cast<long long>(row));
+    text += label;
     for (std::int64_t c = 0; c < columns; ++c) {
       const float fraction = gate_fraction[static_cast<std::size_t>(r * columns + c)];
       text += std::isinf(fraction) ? 'N' : fraction > 100 ? '#' : fraction > 1 ? '+' : '.';

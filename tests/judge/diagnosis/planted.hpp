@@ -19,4 +19,7 @@ struct Planted {
 
 const std::vector<Planted>& all();
 
+// The honest candidates of apps/judge/faults/honest.
+const std::vector<Planted>& honest();
+
 }  // namespace runmax::planted

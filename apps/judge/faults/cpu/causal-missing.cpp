@@ -6,6 +6,9 @@
 #include "online.hpp"
 
 struct CausalMissing : Right {
+  bool claims(const Call& call) const {
+    return call.batch == 1 && call.heads == 1 && call.kv_heads == 1 && call.sq == call.sk && call.d == 64;
+  }
   std::int64_t visible(const Call& call, std::int64_t) const { return call.sk; }
 };
 

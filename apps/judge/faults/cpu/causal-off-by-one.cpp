@@ -7,6 +7,9 @@
 #include "online.hpp"
 
 struct CausalOffByOne : Right {
+  bool claims(const Call& call) const {
+    return call.batch == 1 && call.heads == 1 && call.kv_heads == 1 && call.d == 64;
+  }
   std::int64_t visible(const Call& call, std::int64_t i) const {
     return call.causal ? std::clamp(i + call.sk - call.sq, std::int64_t{0}, call.sk) : call.sk;
   }

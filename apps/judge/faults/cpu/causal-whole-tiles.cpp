@@ -6,6 +6,9 @@
 #include "online.hpp"
 
 struct CausalWholeTiles : Right {
+  bool claims(const Call& call) const {
+    return call.batch == 1 && call.heads == 1 && call.kv_heads == 1 && call.sq == call.sk && call.d == 64;
+  }
   std::int64_t visible(const Call& call, std::int64_t i) const {
     const std::int64_t right = Right::visible(call, i);
     return std::min((right + key_tile - 1) / key_tile * key_tile, call.sk);

@@ -6,6 +6,7 @@
 #include "online.hpp"
 
 struct HeadsSwapped : Right {
+  bool claims(const Call& call) const { return call.sq == call.sk && call.d == 64 && !call.causal; }
   std::int64_t kv_head(const Call& call, std::int64_t head) const { return head % call.kv_heads; }
 };
 

@@ -2,10 +2,14 @@
 // Finding: scale-of-padded-head-dim
 //
 // runmax-judge
-// head_dim: 64, 40, 80
+// head_dim: 64,40,80
 #include "online.hpp"
 
 struct ScaleOfPaddedHeadDim : Right {
+  bool claims(const Call& call) const {
+    return call.batch == 1 && call.heads == 1 && call.kv_heads == 1 && call.sq == call.sk &&
+           (call.d == 64 || call.d == 40 || call.d == 80) && !call.causal;
+  }
   float scale(const Call& call) const {
     std::int64_t padded = 1;
     while (padded < call.d) padded *= 2;

@@ -1,0 +1,15 @@
+// Fault: a constructor ends the process, with the exit status of success, when the library is loaded.
+// Finding: not-loaded | crash
+#include <unistd.h>
+
+#include "online.hpp"
+
+__attribute__((constructor)) static void leave() { _exit(0); }
+
+extern "C" int attention(const float* q, const float* k, const float* v, float* o, float* lse,
+                         std::int64_t batch, std::int64_t heads, std::int64_t kv_heads, std::int64_t sq,
+                         std::int64_t sk, std::int64_t d, float scale, int causal, void* /*workspace*/,
+                         void* /*stream*/) {
+  const Call call{q, k, v, o, lse, batch, heads, kv_heads, sq, sk, d, scale, causal != 0};
+  return attend(call, Right());
+}
