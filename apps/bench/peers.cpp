@@ -151,6 +151,8 @@ class PeerOf : public Base {
       : program_(std::move(program)), shared_(std::move(problem)), identity_(std::move(identity)) {
     output_.attention.o = check::packed_tensor({p.batch, p.query_heads, p.query_len, p.value_dim});
     output_.attention.standing = check::Standing::foreign;
+    // As all fast 16-bit kernels do.
+    output_.attention.rounds_weights = true;
   }
 
   const Identity& identity() const override { return identity_; }

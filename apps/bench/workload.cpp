@@ -1,6 +1,8 @@
 #include "bench/workload.hpp"
 
-#include "check/check.hpp"
+#include <algorithm>
+#include <thread>
+
 #include "inputs/draw_dout.hpp"
 #include "problem/format16.hpp"
 #include "runmax/backward.hpp"
@@ -9,11 +11,22 @@ namespace runmax::bench {
 
 namespace {
 
-std::vector<std::uint16_t> encode(DType dtype, const std::vector<float>& values) {
+// Encodings of the values, which become what those hold. A large problem has 10^8 of them, so all threads
+// help.
+std::vector<std::uint16_t> round_and_encode(DType dtype, std::vector<float>& values) {
   const Format16 format = dtype == DType::f16 ? format_f16 : format_bf16;
   std::vector<std::uint16_t> encoded(values.size());
-  for (std::size_t i = 0; i < values.size(); ++i)
-    encoded[i] = encode16(format, static_cast<double>(values[i]));
+  const std::size_t threads = std::max(1u, std::thread::hardware_concurrency());
+  const std::size_t piece = (values.size() + threads - 1) / threads;
+  std::vector<std::thread> pool;
+  for (std::size_t begin = 0; begin < values.size(); begin += piece)
+    pool.emplace_back([&, begin, end = std::min(begin + piece, values.size())] {
+      for (std::size_t i = begin; i < end; ++i) {
+        encoded[i] = encode16(format, static_cast<double>(values[i]));
+        values[i] = decode16(format, encoded[i]);
+      }
+    });
+  for (std::thread& thread : pool) thread.join();
   return encoded;
 }
 
@@ -64,17 +77,16 @@ Result<Workload> make_workload(const Problem& problem, Pass pass, Device device,
   workload.problem = problem;
   workload.pass = pass;
   workload.drawn = inputs::draw(problem);
-  check::round_to(problem.dtype, workload.drawn);
   if (pass == Pass::backward) workload.drawn_dout = inputs::draw_dout(problem);
   struct Operand {
     measure::Buffer* buffer;
-    const std::vector<float>* values;
+    std::vector<float>* values;
   };
   for (const Operand& operand :
        {Operand{&workload.q, &workload.drawn.q}, Operand{&workload.k, &workload.drawn.k},
         Operand{&workload.v, &workload.drawn.v}, Operand{&workload.dout, &workload.drawn_dout}}) {
     std::vector<std::uint16_t> encoded;
-    if (sixteen) encoded = encode(problem.dtype, *operand.values);
+    if (sixteen) encoded = round_and_encode(problem.dtype, *operand.values);
     const void* source = sixteen ? static_cast<const void*>(encoded.data()) : operand.values->data();
     const std::size_t bytes = operand.values->size() * (sixteen ? 2 : sizeof(float));
     Result<measure::Buffer> buffer = measure::Buffer::allocate(device, bytes, ledger);

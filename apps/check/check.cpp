@@ -98,8 +98,9 @@ struct Gates {
         with_second(have_ieee && !is_baseline(answer)),
         with_lse(answer.standing == Standing::ours),
         baseline(is_baseline(answer)) {
-    if (p.dtype == DType::f16) rounded.emplace(p.kv_len, gate::rounding_f16, sum_of(answer));
-    if (p.dtype == DType::bf16) rounded.emplace(p.kv_len, gate::rounding_bf16, sum_of(answer));
+    const auto weights = answer.rounds_weights ? gate::Weights::rounded : gate::Weights::exact;
+    if (p.dtype == DType::f16) rounded.emplace(p.kv_len, gate::rounding_f16, sum_of(answer), weights);
+    if (p.dtype == DType::bf16) rounded.emplace(p.kv_len, gate::rounding_bf16, sum_of(answer), weights);
   }
 
   static gate::SequentialSum sum_of(const Answer& answer) {

@@ -29,6 +29,8 @@ struct Answer {
   // Empty if memory is as it should be, else what was written that must not be.
   std::string trespass;
   Standing standing = Standing::ours;
+  // 16-bit types: the kernel rounds its weights to the type, too.
+  bool rounds_weights = false;
 };
 
 // What is run: it gets views of memory of the device and a workspace of the size asked for.

@@ -26,13 +26,17 @@ struct Rounding {
 constexpr Rounding rounding_f16{"2^-11", 0x1p-11, 0x1p-24, 65520.0};
 constexpr Rounding rounding_bf16{"2^-8", 0x1p-8, 0x1p-133, 0x1.ffp127};
 
+// Whether a kernel rounds its weights to the type as well, to feed a matrix unit: that moves the answer by
+// unit * (A* + |want|) more, whether it divides by the sum of the weights before or after.
+enum class Weights { exact, rounded };
+
 // |o - want| <= E + unit * (|want| + E) + smallest / 2, E being the bound of HostileGate: the answer before
 // it was rounded lies within E of the reference, and rounding moves it by half a spacing at most. Where the
 // bound reaches the type's end, infinity is right too; where the reference is beyond it by more, it alone is.
 class RoundedGate {
  public:
-  RoundedGate(std::int64_t n, const Rounding& rounding, SequentialSum sum)
-      : n_(n), rounding_(rounding), sum_(sum) {}
+  RoundedGate(std::int64_t n, const Rounding& rounding, SequentialSum sum, Weights weights = Weights::exact)
+      : n_(n), rounding_(rounding), sum_(sum), weights_(weights) {}
 
   void add_row(std::int64_t batch, std::int64_t head, std::int64_t row, const reference::Row<double>& want,
                const float* got, std::int64_t stride) {
@@ -40,8 +44,9 @@ class RoundedGate {
     const double rtol = hostile_rtol(n_, want.score_magnitude, sum_);
     for (std::size_t c = 0; c < want.out.size(); ++c) {
       const double value = got[static_cast<std::int64_t>(c) * stride];
-      const double before = rtol * scale[c] + subnormal_slack(n_);
       const double size = std::abs(want.out[c]);
+      const double of_weights = weights_ == Weights::rounded ? rounding_.unit * (scale[c] + size) : 0.0;
+      const double before = rtol * scale[c] + subnormal_slack(n_) + of_weights;
       double asked = want.out[c];
       if (std::isfinite(asked) && size + before >= rounding_.overflow) {
         const double infinite = std::copysign(std::numeric_limits<double>::infinity(), asked);
@@ -57,13 +62,15 @@ class RoundedGate {
     char text[128];
     std::snprintf(text, sizeof text, "E + %s*(|o| + E), E = (max(1e-5, 4*2^-23*sqrt(%lld)) + %g*2^-23*S)*A*",
                   rounding_.name, static_cast<long long>(n_), hostile_score_factor);
-    return text;
+    if (weights_ == Weights::exact) return text;
+    return text + (" + " + std::string(rounding_.name) + "*(A* + |o|)");
   }
 
  private:
   std::int64_t n_;
   Rounding rounding_;
   SequentialSum sum_;
+  Weights weights_;
   Collector collector_;
 };
 

@@ -1,5 +1,6 @@
 // The gates themselves: what they must let through, and what never.
 #include "gate/gate.hpp"
+#include "gate/rounded.hpp"
 
 #include <gtest/gtest.h>
 
@@ -50,6 +51,19 @@ TEST(Within, SpecialValuesAreMatchedByKind) {
   EXPECT_FALSE(gate::within(1, nan_value, infinity));
   EXPECT_FALSE(gate::within(-infinity, infinity, infinity));
   EXPECT_FALSE(gate::within(1, 1.5, nan_value));
+}
+
+// Values that cancel: all of the answer is the error of its weights.
+TEST(RoundedGate, RoundedWeightsAreAllowedForWhereTheyAreSaidToBeAndNoMore) {
+  const auto passes = [](gate::Weights weights, float got) {
+    gate::RoundedGate gate(256, gate::rounding_bf16, SequentialSum::allowed, weights);
+    gate.add_row(0, 0, 0, row_of({0}, {1}), &got, 1);
+    return gate.verdict().passed;
+  };
+  EXPECT_TRUE(passes(gate::Weights::rounded, 0x1p-8f));
+  EXPECT_FALSE(passes(gate::Weights::exact, 0x1p-8f));
+  EXPECT_FALSE(passes(gate::Weights::rounded, 0x1.1p-8f));
+  EXPECT_TRUE(passes(gate::Weights::exact, 0x1p-17f));
 }
 
 TEST(LessonGate, ToleranceIsTheLessonsRule) {
