@@ -30,6 +30,31 @@ Call::Call(const Evidence& evidence) : evidence_(&evidence), scale_(effective_sc
     }
     if (lse_wrong(r)) ++lse_wrong_count_;
   }
+  find_suspects();
+}
+
+void Call::find_suspects() {
+  constexpr std::int64_t fewest_elements = 16;  // fewer may fit anything
+  suspect_.assign(static_cast<std::size_t>(value_dim()), 1);
+  if (!anything_wrong()) return;
+  std::vector<std::int64_t> wrong_in(static_cast<std::size_t>(value_dim()), 0);
+  std::int64_t elements = 0;
+  for (std::int64_t r = 0; r < row_count_; ++r) {
+    if (!wrong(r)) continue;
+    for (std::int64_t c = 0; c < value_dim(); ++c)
+      if (gate_fraction(r, c, out(r)[c]) > 1) {
+        ++wrong_in[static_cast<std::size_t>(c)];
+        ++elements;
+      }
+  }
+  std::vector<std::int64_t> dimensions;
+  for (std::int64_t c = 0; c < value_dim(); ++c)
+    if (wrong_in[static_cast<std::size_t>(c)] > 0) dimensions.push_back(c);
+  if (elements < fewest_elements || 4 * static_cast<std::int64_t>(dimensions.size()) > 3 * value_dim())
+    return;
+  for (std::int64_t c = 0; c < value_dim(); ++c)
+    suspect_[static_cast<std::size_t>(c)] = wrong_in[static_cast<std::size_t>(c)] > 0 ? 1 : 0;
+  suspect_dimensions_ = std::move(dimensions);
 }
 
 Place Call::place(std::int64_t r) const {
@@ -83,6 +108,12 @@ double Call::gate_fraction(std::int64_t r, std::int64_t channel, double got) con
 bool Call::breaks_bound(std::int64_t r, const float* answer) const {
   for (std::int64_t c = 0; c < value_dim(); ++c)
     if (gate_fraction(r, c, answer[c]) > 1) return true;
+  return false;
+}
+
+bool Call::contradicts(std::int64_t r, const float* answer) const {
+  for (std::int64_t c = 0; c < value_dim(); ++c)
+    if (suspect(c) && gate_fraction(r, c, answer[c]) > 1) return true;
   return false;
 }
 

@@ -42,6 +42,13 @@ class Call {
   double gate_fraction(std::int64_t r, std::int64_t channel, double got) const;
   bool breaks_bound(std::int64_t r, const float* answer) const;
 
+  // Whether a mistake is compared in this dimension: all of them, unless the wrong elements all lie in a
+  // part, as where a kernel forgets one of the registers that a lane holds.
+  bool suspect(std::int64_t channel) const { return suspect_[static_cast<std::size_t>(channel)] != 0; }
+  const std::vector<std::int64_t>& suspect_dimensions() const { return suspect_dimensions_; }
+  // Breaks the bound in a suspect dimension.
+  bool contradicts(std::int64_t r, const float* answer) const;
+
   bool wrong(std::int64_t r) const { return wrong_[static_cast<std::size_t>(r)] != 0; }
   bool anything_wrong() const { return wrong_count_ > 0; }
   std::int64_t wrong_count() const { return wrong_count_; }
@@ -55,7 +62,10 @@ class Call {
   const Evidence* evidence_;
   double scale_;
   std::int64_t row_count_;
-  std::vector<char> wrong_;
+  void find_suspects();
+
+  std::vector<char> wrong_, suspect_;
+  std::vector<std::int64_t> suspect_dimensions_;  // empty: all
   std::vector<double> floor_;
   std::int64_t wrong_count_ = 0, lse_wrong_count_ = 0;
 };

@@ -154,6 +154,7 @@ Diagnosis diagnose(const std::vector<Evidence>& evidence) {
     search.add(list);
     if (search.best() < exact) {
       list.clear();
+      add_key_counts(list, calls);
       add_fitted_scale(list, calls);
       search.add(list);
     }
@@ -161,6 +162,10 @@ Diagnosis diagnose(const std::vector<Evidence>& evidence) {
     diagnosis.map = error_map(*wrong);
   }
   diagnosis.fits = search.fits();
+  if (wrong != calls.end() && !wrong->suspect_dimensions().empty())
+    for (Fit& fit : diagnosis.fits)
+      fit.parameters += (fit.parameters.empty() ? "" : ", ") + std::string("dimensions ") +
+                        indices_text(wrong->suspect_dimensions(), wrong->value_dim()) + " only";
   if (const Fit* named = diagnosis.named())
     for (const Fit& fit : diagnosis.fits)
       if (fit.mistake != named->mistake &&

@@ -36,6 +36,7 @@ double row_explained(const Call& call, std::int64_t r, const float* answer) {
   double error = 0, leftover = 0;
   std::int64_t wrong = 0, matched = 0;
   for (std::int64_t c = 0; c < call.value_dim(); ++c) {
+    if (!call.suspect(c)) continue;
     const double scale = call.error_scale(r, c);
     const double e = distance(call.out(r)[c], call.want(r).out[static_cast<std::size_t>(c)], scale);
     const double l = distance(call.out(r)[c], answer[c], scale);
@@ -78,7 +79,7 @@ double Sample::explained(const Hypothesis& hypothesis) const {
     for (const RowInputs& row : rows.right) {
       Prediction prediction;
       if (!hypothesis.predict(row, prediction) || prediction.saw_nothing) continue;
-      if (row.call->breaks_bound(row.call->row_at(row.place), prediction.out.data())) contradicted += 1;
+      if (row.call->contradicts(row.call->row_at(row.place), prediction.out.data())) contradicted += 1;
     }
     if (!rows.wrong.empty()) {
       explained += found / (static_cast<double>(rows.wrong.size()) + contradicted);

@@ -34,7 +34,8 @@ std::vector<std::int64_t> key_tiles(const std::vector<Call>& calls) {
   std::vector<std::int64_t> tiles;
   for (const Call& call : calls)
     if (const std::int64_t tile = call.evidence().key_tile; tile > 0) tiles.push_back(tile);
-  for (const std::int64_t usual : {32, 64, 128, 16, 8, 256, 4, 1}) tiles.push_back(usual);
+  for (const std::int64_t usual : {32, 64, 128, 16, 8, 256, 4, 1, 2, 96, 48, 192, 512})
+    tiles.push_back(usual);
   std::vector<std::int64_t> distinct;
   for (const std::int64_t tile : tiles)
     if (std::find(distinct.begin(), distinct.end(), tile) == distinct.end()) distinct.push_back(tile);

@@ -54,6 +54,7 @@ void add_precision(Hypotheses& list, const std::vector<std::int64_t>& tiles);
 // What is read off the wrong answers themselves: permutations, constants, factors. Only asked if nothing else
 // fits.
 void add_permutations(Hypotheses& list, const std::vector<Call>& calls);
+void add_key_counts(Hypotheses& list, const std::vector<Call>& calls);
 void add_fitted_scale(Hypotheses& list, const std::vector<Call>& calls);
 
 }  // namespace runmax::diagnosis

@@ -76,6 +76,8 @@ const std::vector<Mistake>& mistakes() {
       {"last-tile-doubled", Term::keys, "the last keys are counted twice",
        "visit each key once: clip the last tile instead of moving or repeating it"},
       {"first-tile-dropped", Term::keys, "the first tile of keys is left out", "start with key 0"},
+      {"keys-left-out", Term::keys, "some keys are left out", "visit every key that the row sees"},
+      {"keys-counted-twice", Term::keys, "some keys are counted more than once", "visit each key once"},
       {"padding-counted", Term::keys,
        "the padding of the last tile is counted: keys that do not exist enter the sum with score 0",
        "give keys beyond the last one the score -inf, so that they weigh 0"},
