@@ -112,7 +112,7 @@ function labRecord(record) {
 }
 
 // How a record of each schema is shown.
-const recordViews = { "runmax.lab": labRecord, "runmax.bench": benchRecord };
+const recordViews = { "runmax.lab": labRecord, "runmax.bench": benchRecord, "runmax.judge": judgeRecord };
 const recordName = (r) => `${r.schema.replace("runmax.", "")}: ${(r.device ?? r.machine).name}, ${r.date.replace("T", " ").replace("Z", " UTC")}, commit ${r.commit}`;
 
 function makeResultsView(records) {

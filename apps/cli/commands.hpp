@@ -106,4 +106,24 @@ struct BenchArguments {
 };
 ExitCode bench_command(const BenchArguments& arguments);
 
+struct JudgeArguments {
+  std::string file;
+  std::string device = "auto";
+  std::optional<std::uint64_t> seed;
+  int threads = 1;  // 0 is all
+  bool quick = false, full = false;
+  std::string only_case;
+  std::int64_t longest = 0;  // of the lengths that are timed; 0: as far as time allows
+  std::string json;          // a file, or "-" for stdout; empty: not asked for
+  std::string html;
+  bool no_color = false;
+};
+ExitCode judge_command(const JudgeArguments& arguments);
+
+struct JudgeNewArguments {
+  std::string file, tier;
+};
+ExitCode judge_new_command(const JudgeNewArguments& arguments);
+ExitCode judge_hint_command(int number);
+
 }  // namespace runmax::cli

@@ -12,6 +12,8 @@
 
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
+#include "judge/worker/protocol.hpp"
+#include "judge/worker/worker.hpp"
 #include "runmax/version.hpp"
 
 namespace {
@@ -82,6 +84,10 @@ void add_choices(CLI::App* command, Arguments& arguments,
 }  // namespace
 
 int main(int argc, char** argv) {
+  // The judge starts this program again as the process in which a candidate runs.
+  if (argc == 2 && std::string_view(argv[1]) == runmax::judge::worker_command)
+    return runmax::judge::worker_main();
+
   CLI::App app{
       "runmax: exact attention that carries a maximum, not a matrix.\n\n"
       "  runmax lab                                         naive against online on this machine\n"
@@ -89,6 +95,8 @@ int main(int argc, char** argv) {
       "  runmax check q1024:d64:in=loud                     run it and compare with the reference\n"
       "  runmax run --q q.npy --k k.npy --v v.npy --out o.npy\n"
       "  runmax bench hq8:q2048:d64                         how fast, beside what this machine can do\n"
+      "  runmax judge mine.cpp                              check your own kernel, and say what is wrong "
+      "with it\n"
       "  runmax list                                        every kernel of this build\n"
       "  runmax page -o runmax.html                         step through it in a browser, and see what was "
       "measured\n"};
@@ -225,6 +233,53 @@ int main(int argc, char** argv) {
   lab_app->callback([&] {
     lab.lengths = lengths_of(lengths);
     code = lab_command(lab);
+  });
+
+  JudgeArguments judge;
+  CLI::App* judge_app = add_command(
+      app, "judge", "Check your own attention kernel, say what is wrong with it, and when it starts to win",
+      "  runmax judge new mine.cpp           a file to begin with: right, slow, every argument explained\n"
+      "  runmax judge mine.cpp               build it, check it, time it against the naive path, explain\n"
+      "  runmax judge mine.cu                the same for a CUDA kernel; needs nvcc to build, a GPU to run\n"
+      "  runmax judge mine.cpp --case loud-last --seed 7     one case again\n\n"
+      "Exit code: 0 accepted, 1 rejected, 2 usage or bad input, 4 the machine lacks something (a GPU, a\n"
+      "compiler), 5 it does not build, 6 it crashed or did not return. docs/judge.md has the manifest, the "
+      "cases\n"
+      "and what the figures mean.");
+  judge_app->add_option("file", judge.file, "The candidate: .cpp, .c, .cu, or a built .so");
+  judge_app->add_option("--device", judge.device, device_help)->capture_default_str();
+  judge_app->add_option("--seed", judge.seed, "Seed of the data; else drawn once the candidate is built")
+      ->check(seed_complaint);
+  judge_app->add_flag("--quick", judge.quick, "At most a minute for an honest kernel (the default)");
+  judge_app->add_flag("--full", judge.full, "At most ten minutes: longer lengths, more rounds");
+  judge_app->add_option("--case", judge.only_case, "Only the case of this name, untimed");
+  judge_app
+      ->add_option("--threads", judge.threads, "Cores of the candidate, threads of the naive path (0 is all)")
+      ->capture_default_str();
+  judge_app->add_option("--max-n", judge.longest, "Time no length above this (0: as far as time allows)")
+      ->check(CLI::NonNegativeNumber);
+  judge_app->add_option("--json", judge.json,
+                        "Also write the report as JSON, schema runmax.judge; - is stdout");
+  judge_app->add_option("--html", judge.html, "Also write the report as one self-contained HTML file");
+  judge_app->add_flag("--no-color", judge.no_color, "Plain text even on a terminal (as NO_COLOR does)");
+  JudgeNewArguments judge_new;
+  CLI::App* judge_new_app = add_command(*judge_app, "new", "Write a file to begin with",
+                                        "  runmax judge new mine.cpp\n"
+                                        "  runmax judge new mine.cu --tier device");
+  judge_new_app->add_option("file", judge_new.file, "The file to write; none is written over")->required();
+  judge_new_app->add_option("--tier", judge_new.tier,
+                            "host (a C++ function) or device (a CUDA kernel); else by suffix");
+  int judge_hint = 0;
+  CLI::App* judge_hint_app = add_command(*judge_app, "hint", "Print a hint of the exercise",
+                                         "  runmax judge hint 1\n"
+                                         "  runmax judge hint 2");
+  judge_hint_app->add_option("number", judge_hint, "1, or after some more thought 2")->required();
+  judge_hint_app->callback([&] { code = judge_hint_command(judge_hint); });
+  judge_new_app->callback([&] { code = judge_new_command(judge_new); });
+  judge_app->callback([&] {
+    if (!judge_app->get_subcommands().empty()) return;
+    if (judge.file.empty()) throw CLI::RequiredError("file");
+    code = judge_command(judge);
   });
 
   PageArguments page;

@@ -14,9 +14,9 @@ namespace runmax::page {
 namespace {
 
 // Scripts share one scope, in this order.
-constexpr std::array page_scripts{"page/dom.js",     "page/core.js",  "page/charts.js", "page/bars.js",
-                                  "page/stepper.js", "page/merge.js", "page/costs.js",  "page/bench.js",
-                                  "page/results.js", "page/main.js"};
+constexpr std::array page_scripts{"page/dom.js",     "page/core.js",    "page/charts.js", "page/bars.js",
+                                  "page/stepper.js", "page/merge.js",   "page/costs.js",  "page/bench.js",
+                                  "page/judge.js",   "page/results.js", "page/main.js"};
 
 // Text between tags or in an attribute.
 std::string escaped(std::string_view text) {

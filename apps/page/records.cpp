@@ -148,13 +148,90 @@ constexpr Field bench_fields[] = {
     {"passed", Kind::boolean},
 };
 
+constexpr Field judge_candidate_fields[] = {
+    {"file", Kind::text},    {"sha256", Kind::text},       {"tier", Kind::text},
+    {"lengths", Kind::text}, {"multiple_of", Kind::count}, {"heads", Kind::text},
+};
+constexpr Field judge_device_fields[] = {
+    {"kind", Kind::text},
+    {"name", Kind::text},
+    {"threads", Kind::count},
+};
+constexpr Field judge_case_fields[] = {
+    {"name", Kind::text},
+    {"reason", Kind::text},
+    {"problem", Kind::text},
+    {"outcome", Kind::text},
+    {"finding", Kind::text, May::be_null},
+    {"message", Kind::text},
+    {"gate_fraction", Kind::measure, May::be_null},
+    {"gate_fraction_vs_naive", Kind::measure, May::be_null},
+    {"counts", Kind::boolean},
+    {"blind_to", Kind::text},
+    {"repeat", Kind::text},
+};
+constexpr Field judge_map_fields[] = {
+    {"case", Kind::text},
+    {"rows", Kind::count},
+    {"columns", Kind::count},
+    {"rows_per_cell", Kind::count},
+    {"columns_per_cell", Kind::count},
+    {"digits", Kind::text},
+};
+constexpr Field judge_timing_fields[] = {
+    {"n", Kind::count},
+    {"candidate_us", Kind::number},
+    {"candidate_spread", Kind::number},
+    {"naive_us", Kind::number},
+    {"naive_spread", Kind::number},
+    {"rounds", Kind::count},
+    {"naive_over_candidate", Kind::number},
+    {"floor_us", Kind::number},
+    {"share_of_limit", Kind::number},
+    {"outputs_checked", Kind::count},
+    {"rows_checked", Kind::count},
+};
+constexpr Field judge_isolation_fields[] = {
+    {"name", Kind::text},
+    {"purpose", Kind::text},
+    {"enforced", Kind::boolean},
+    {"why", Kind::text},
+};
+constexpr Field judge_fields[] = {
+    {"schema", Kind::text},
+    {"version", Kind::count},
+    {"runmax", Kind::text},
+    {"commit", Kind::text},
+    {"compiler", Kind::text},
+    {"date", Kind::text},
+    {"seed", Kind::count},
+    {"effort", Kind::text},
+    {"device", Kind::object, May::be_there, judge_device_fields},
+    {"candidate", Kind::object, May::be_there, judge_candidate_fields},
+    {"verdict", Kind::text},
+    {"reason", Kind::text},
+    {"diagnosis", Kind::text, May::be_null},
+    {"explanation", Kind::text},
+    {"gate_fraction_vs_naive_1024", Kind::measure, May::be_null},
+    {"crossover_n", Kind::count, May::be_null},
+    {"largest_n", Kind::count, May::be_null},
+    {"cases", Kind::list, May::be_there, judge_case_fields},
+    {"error_map", Kind::object, May::be_there, judge_map_fields},
+    {"timing", Kind::list, May::be_there, judge_timing_fields},
+    {"timing_method", Kind::text},
+    {"why_stopped", Kind::text},
+    {"fma_flops_per_second", Kind::number},
+    {"isolation", Kind::list, May::be_there, judge_isolation_fields},
+};
+
 // Every kind of record that a page can show. Its view is in page/results.js.
 struct Schema {
   std::string_view name;
   unsigned version;
   std::span<const Field> fields;
 };
-constexpr Schema schemas[] = {{"runmax.lab", 1, lab_fields}, {"runmax.bench", 1, bench_fields}};
+constexpr Schema schemas[] = {
+    {"runmax.lab", 1, lab_fields}, {"runmax.bench", 1, bench_fields}, {"runmax.judge", 1, judge_fields}};
 
 std::string schema_names() {
   std::string names;

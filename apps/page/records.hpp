@@ -13,9 +13,9 @@ struct Record {
   std::string json;
 };
 
-// Reads a record of a known schema ("runmax.lab" or "runmax.bench", version 1). The error names the field,
-// the rule and the value, in one line, without the file's name. Fields that the schema does not name are left
-// out.
+// Reads a record of a known schema ("runmax.lab", "runmax.bench" or "runmax.judge", version 1). The error
+// names the field, the rule and the value, in one line, without the file's name. Fields that the schema does
+// not name are left out.
 Result<Record> read_record(std::string_view text);
 
 }  // namespace runmax::page

@@ -12,7 +12,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 # A header of the C++ standard library, or of C's: no folder, no suffix (or one of C's own).
 C_HEADERS = {"assert.h", "errno.h", "fcntl.h", "inttypes.h", "limits.h", "math.h", "signal.h", "stddef.h", "stdint.h",
-             "stdio.h", "stdlib.h", "string.h", "time.h", "unistd.h", "sched.h", "dlfcn.h"}
+             "stdio.h", "stdlib.h", "string.h", "time.h", "unistd.h", "sched.h", "dlfcn.h", "elf.h", "grp.h", "poll.h"}
 # Headers of the operating system, for the few places that ask it something.
 SYSTEM = re.compile(r"^(sys|linux)/\w+\.h$")
 CUDA = re.compile(r"^(cuda|cuda_\w+|device_launch_parameters|sm_\w+|mma|cooperative_groups|vector_types)\.h$"
@@ -67,6 +67,7 @@ RULES = {
                   ["fmt", "json", "highway", "tbb", "intrinsics", "system"]),  # it measures the machine itself
     "apps/judge/faults/": ([], ["cuda", "system"]),  # what anybody hands in: no file of the repository
     "apps/judge/faults/honest/engine.cpp": ([PUBLIC], []),
+    "apps/judge/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/", "lesson/"], ["fmt", "json", "system"]),
     "apps/judge/diagnosis/": ([PUBLIC, "src/problem/", "src/reference/", "src/gate/", "src/inputs/"], []),  # pure
     "apps/page/": ([PUBLIC, "apps/"], ["fmt", "json"]),
     "page/": ([PUBLIC, "lesson/costs.hpp"], []),

@@ -1,12 +1,17 @@
 // Fault: the operands of both products are rounded to TF32.
 // Finding: precision-tf32
+#include <cstring>
+
 #include "online.hpp"
 
 struct PrecisionTf32 : Right {
   // 11 bits; the hardware cuts the other 13 off.
   float operand(float value) const {
-    const float unit = std::ldexp(1.0f, std::max(std::ilogb(value) - 10, -136));
-    return value == 0 ? 0 : std::trunc(value / unit) * unit;
+    std::uint32_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    bits &= 0xffffe000u;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
   }
 };
 
