@@ -166,7 +166,7 @@ def claim_simd():
             return
         record = json.loads(done.stdout)
         assert record["machine"]["simd"] == name
-        if best["machine"]["simd"].startswith("AVX3") or name == "SSE4":
+        if name == "SSE4":  # no FMA; AVX2 and AVX-512 reach the same peak on processors that halve their wide units
             assert record["limits"]["fma"][0]["flops_per_s"] < 0.8 * best["limits"]["fma"][0]["flops_per_s"], name
 
 
