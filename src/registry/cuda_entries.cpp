@@ -43,15 +43,18 @@ constexpr Features everything{.f32 = true,
 }  // namespace
 
 KernelEntry cuda_cluster_entry() {
-  return {.name = "cuda_cluster",
-          .device = DeviceKind::cuda,
-          .summary = "FP32 by FMA for short heads: one launch, keys split over a cluster of 8 blocks",
-          .computed_as = "f32 fused multiply-add, expf",
-          .serves = by_fma,
-          .built = built,
-          .refuses = cluster::forward_refuses,
-          .fill_plan = cluster::forward_plan,
-          .run = run_cluster};
+  return {
+      .name = "cuda_cluster",
+      .device = DeviceKind::cuda,
+      .summary = "FP32-grade on Hopper's tensor cores for short heads: one launch, keys split over a cluster",
+      .computed_as =
+          "three fp16 tensor-core products with an exponent for each row, f32 accumulators added every 64 "
+          "keys or fewer",
+      .serves = by_planes,
+      .built = built,
+      .refuses = cluster::forward_refuses,
+      .fill_plan = cluster::forward_plan,
+      .run = run_cluster};
 }
 
 KernelEntry cuda_hopper_entry() {

@@ -17,7 +17,7 @@ struct LaunchShape {
   std::int64_t blocks = 0;
   int threads = 0;
   std::int64_t shared_bytes = 0;  // dynamic
-  int cluster_blocks = 1;         // blocks of a cluster (sm_90)
+  int cluster_blocks = 0;         // blocks of a cluster (sm_90); 0: the kernel knows no clusters
   Start start = Start::after_all;
 };
 
@@ -31,6 +31,14 @@ Status launch_kernel(const char* name, void (*kernel)(Arguments), const LaunchSh
                                   what);
       !status.ok())
     return status;
+  // A cluster's blocks may only come to share multiprocessors if shared memory is cut for them.
+  if (shape.cluster_blocks > 0)
+    if (Status status =
+            cuda_status(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                             cudaSharedmemCarveoutMaxShared),
+                        what);
+        !status.ok())
+      return status;
   cudaLaunchAttribute attributes[2];
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(shape.blocks));
@@ -38,7 +46,7 @@ Status launch_kernel(const char* name, void (*kernel)(Arguments), const LaunchSh
   config.dynamicSmemBytes = static_cast<std::size_t>(shape.shared_bytes);
   config.stream = stream;
   config.attrs = attributes;
-  if (shape.cluster_blocks > 1) {
+  if (shape.cluster_blocks > 0) {
     cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim = {static_cast<unsigned>(shape.cluster_blocks), 1, 1};

@@ -32,4 +32,11 @@ __device__ inline float exp2_approx(float x) {
   return y;
 }
 
+// 1 / x to one ulp, for x well inside the range of FP32.
+__device__ inline float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return fmaf(y, fmaf(-x, y, 1.0f), y);
+}
+
 }  // namespace runmax::ptx

@@ -22,6 +22,9 @@ __device__ inline int exponent_above(float x) {
   return x == 0.0f ? exponent_of_zero : static_cast<int>(__float_as_uint(x) >> 23 & 0xff) - 126;
 }
 
+// 2^n for an n that FP32 has: -126 to 127.
+__device__ inline float power_of_2(int n) { return __uint_as_float(static_cast<unsigned>(n + 127) << 23); }
+
 // 2^n as two factors, since n may lie outside FP32's own exponents.
 struct Power2 {
   static constexpr int largest_exponent = 252;  // |n| at most

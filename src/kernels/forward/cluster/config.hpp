@@ -5,40 +5,56 @@
 
 namespace runmax::cluster {
 
-// A cluster of blocks shares one tile of queries; each block takes its own run of key tiles. In a block a
-// warp owns 2 query rows, and a lane one of the 32 keys of the current tile, then every 32nd channel of the
-// output.
-struct ForwardTile {
-  int blocks = 8;  // of a cluster: the portable limit
-  int warps = 16;
-  int rows_per_warp = 2;
-  int block_kv = 32;
+// A cluster of up to 8 blocks shares 64 query rows and cuts the keys; in a block, two warpgroups share the
+// rows and cut the block's keys once more.
+inline constexpr int block_q = 64;
+inline constexpr int groups = 2;
+inline constexpr int threads = 128 * groups;
+inline constexpr int most_blocks = 8;  // of a cluster: the portable limit
 
-  constexpr int threads() const { return 32 * warps; }
-  constexpr int block_q() const { return warps * rows_per_warp; }
+// Keys that a warpgroup takes at a time: few, so that a short head still fills a cluster; 64 for the rest.
+constexpr int block_kv(int group_kv) { return groups * group_kv; }
+
+// Q, then K, then V of a key tile, each row split into two fp16 planes.
+constexpr int rows(int group_kv) { return block_q + 2 * block_kv(group_kv); }
+
+// A row as far as one block saw it. Its output is in units of 2^(exponent - 30).
+struct alignas(16) PartState {
+  float max, sum, exponent;
+  float suspicious;  // not 0: some row of Q, K or V may not fit the planes
 };
-inline constexpr ForwardTile tile;
 
-// K rows are padded by one float4: lanes that read float4s of neighbouring rows then cover all 32 banks.
-constexpr int key_stride(int dim) { return dim + 4; }
-
+// What each warpgroup gives the other when they merge: half of its output columns, and its rows' states.
 template <int dim>
-struct Shared {
-  float q_smem[tile.block_q() * dim];
-  float k_smem[tile.block_kv * key_stride(dim)];
-  float v_smem[tile.block_kv * dim];
-  float p_smem[tile.warps][tile.block_kv * tile.rows_per_warp];  // (key, row)
-  // What the blocks of the cluster read of each other after the last tile.
-  float out[tile.block_q() * dim];
-  float max[tile.block_q()], sum[tile.block_q()];
+struct Exchange {
+  float out[groups][dim / 4 * 128];
+  PartState state[groups][block_q];
 };
-static_assert(sizeof(Shared<128>) <= 227 * 1024);
 
-// Where it is meant to be used: heads short enough for one wave of clusters. A block fills a multiprocessor,
-// and a cluster must fit into one group of them: an H200 of 132 holds 15 clusters of 8 at a time (measured).
+// Where the blocks of the cluster put their parts of the rows that this block finishes: (block, row), as many
+// rows in all as a query tile has.
+template <int dim>
+struct Parts {
+  float out[block_q][dim];
+  PartState state[block_q];
+};
+
+template <int dim, int group_kv>
+struct Shared {
+  static constexpr int plane_bytes = rows(group_kv) * dim * 2;
+  // (plane, column block of 64 channels, row, 64 channels), swizzled. After the last tile: an Exchange.
+  static constexpr int tile_bytes =
+      2 * plane_bytes > int{sizeof(Exchange<dim>)} ? 2 * plane_bytes : int{sizeof(Exchange<dim>)};
+  alignas(1024) unsigned char memory[tile_bytes];
+  Parts<dim> parts;
+  float unit[rows(group_kv)];   // Q and K: row = planes * unit. V: the exponent r with |v| < 2^r
+  std::uint64_t parts_arrived;  // barrier
+};
+
+// Where it is meant to be used: heads short enough for the blocks to run side by side. A cluster must fit
+// into one group of multiprocessors: an H200 of 132 holds 15 clusters of 8 blocks, and twice as many where
+// two blocks fit one multiprocessor (measured).
 inline constexpr std::int64_t longest_kv = 1024;
-constexpr std::int64_t clusters_at_a_time(std::int64_t multiprocessors) {
-  return multiprocessors / tile.blocks - 1;
-}
+constexpr std::int64_t blocks_at_a_time(std::int64_t multiprocessors) { return multiprocessors; }
 
 }  // namespace runmax::cluster

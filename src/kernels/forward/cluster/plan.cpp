@@ -1,13 +1,29 @@
 // Plan of the cluster forward kernel. Plain host arithmetic.
+#include <bit>
+
 #include "kernels/forward/cluster/config.hpp"
 #include "kernels/forward/cluster/launch.hpp"
 
 namespace runmax::cluster {
 namespace {
 
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
 // One for each tile of queries.
-std::int64_t clusters(const Problem& p) {
-  return p.batch * p.query_heads * ((p.query_len + tile.block_q() - 1) / tile.block_q());
+std::int64_t clusters(const Problem& p) { return p.batch * p.query_heads * ceil_div(p.query_len, block_q); }
+
+// Keys of a warpgroup's tile: the fewest with which one tile for each block of a cluster covers the keys.
+int group_kv(const Problem& p) {
+  for (const int keys : {16, 32})
+    if (p.kv_len <= most_blocks * block_kv(keys)) return keys;
+  return 64;
+}
+
+std::int64_t blocks_of_cluster(const Problem& p, const PlanOptions& options) {
+  if (options.num_splits != 0) return options.num_splits;
+  std::int64_t blocks = 1;
+  while (blocks < most_blocks && blocks * block_kv(group_kv(p)) < p.kv_len) blocks *= 2;
+  return blocks;
 }
 
 }  // namespace
@@ -20,27 +36,33 @@ std::optional<std::string> forward_refuses(const Problem& p, const DeviceFacts& 
   if (p.head_dim > 128 || p.value_dim > 128)
     return "head_dim and value_dim at most 128, got " + std::to_string(p.head_dim) + " and " +
            std::to_string(p.value_dim);
-  if (options.num_splits != 0 && options.num_splits != tile.blocks)
-    return "num_splits is " + std::to_string(tile.blocks) + ", the blocks of a cluster, got " +
+  if (options.num_splits != 0 && (options.num_splits > most_blocks ||
+                                  !std::has_single_bit(static_cast<std::uint32_t>(options.num_splits))))
+    return "num_splits 1, 2, 4 or " + std::to_string(most_blocks) + ", the blocks of a cluster, got " +
            std::to_string(options.num_splits);
-  constexpr std::int64_t most_clusters = (std::int64_t{1} << 31) / tile.blocks;
+  constexpr std::int64_t longest = std::int64_t{1} << 28;  // sums of positions and tiles stay inside 32 bits
+  if (p.query_len >= longest || p.kv_len >= longest)
+    return "query_len and kv_len below 2^28, got " + std::to_string(p.query_len) + " and " +
+           std::to_string(p.kv_len);
+  constexpr std::int64_t most_clusters = (std::int64_t{1} << 31) / most_blocks;
   if (clusters(p) >= most_clusters)
     return "batch * query_heads * query tiles must be below " + std::to_string(most_clusters);
   if (!options.kernel.empty()) return std::nullopt;
   if (p.kv_len > longest_kv)
     return "meant for kv_len up to " + std::to_string(longest_kv) + ", got " + std::to_string(p.kv_len);
-  if (const std::int64_t most = clusters_at_a_time(facts.multiprocessors); clusters(p) > most)
-    return "meant for one wave of " + std::to_string(most) + " clusters, got " + std::to_string(clusters(p));
+  const std::int64_t blocks = clusters(p) * blocks_of_cluster(p, options);
+  if (const std::int64_t most = blocks_at_a_time(facts.multiprocessors); blocks > most)
+    return "meant for one wave of " + std::to_string(most) + " blocks, got " + std::to_string(blocks);
   return std::nullopt;
 }
 
-void forward_plan(Plan& plan, const DeviceFacts&, const PlanOptions&) {
+void forward_plan(Plan& plan, const DeviceFacts&, const PlanOptions& options) {
   const Problem& p = plan.problem;
-  plan.block_q = tile.block_q();
-  plan.block_kv = tile.block_kv;
-  plan.threads = tile.threads();
-  plan.num_splits = tile.blocks;
-  plan.work_items = clusters(p) * tile.blocks;
+  plan.block_q = block_q;
+  plan.block_kv = block_kv(group_kv(p));
+  plan.threads = threads;
+  plan.num_splits = static_cast<std::int32_t>(blocks_of_cluster(p, options));
+  plan.work_items = clusters(p) * plan.num_splits;
   plan.launches = 1;
 }
 
