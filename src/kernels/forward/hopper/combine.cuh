@@ -18,8 +18,12 @@ __global__ void __launch_bounds__(combine_threads)
   const std::int64_t row = (std::int64_t{blockIdx.x} * combine_threads + threadIdx.x) / 32;
   const int lane = threadIdx.x % 32;
   if (row >= rows) return;
-  const std::int64_t i = row % args.query_len, h = row / args.query_len % args.query_heads,
-                     b = row / args.query_len / args.query_heads;
+  std::int64_t i = row, h = 0, b = 0;
+  if (row >= args.query_len) {  // one head needs no division
+    i = row % args.query_len;
+    h = row / args.query_len % args.query_heads;
+    b = row / args.query_len / args.query_heads;
+  }
   // A lane for each split: the plan makes at most 32.
   float max = -INFINITY, weight = 0.0f;
   if (lane < args.splits) {
@@ -37,17 +41,32 @@ __global__ void __launch_bounds__(combine_threads)
 #pragma unroll
   for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
   const bool empty = sum == 0.0f;
-  for (int channel = lane; channel < (args.value_dim + 31) / 32 * 32; channel += 32) {
-    float out = 0.0f;
+  const float normalizer = empty ? 0.0f : 1.0f / sum;
+  float* o = args.o.head(b, h) + i * args.o.row_stride;
+  const float* part = args.partial_out + row * args.value_dim;
+  const std::int64_t parts_apart = rows * args.value_dim;
+#pragma unroll 1
+  for (int first = 0; first < args.value_dim; first += 64) {
+    const int channel = first + 2 * lane, there = min(args.value_dim - channel, 2);
+    float2 out = make_float2(0.0f, 0.0f);
 #pragma unroll 8
     for (int split = 0; split < args.splits; ++split) {
       const float of_split = __shfl_sync(0xffffffffu, weight, split);
-      const float part =
-          channel < args.value_dim ? args.partial_out[(split * rows + row) * args.value_dim + channel] : 0.0f;
-      if (of_split != 0.0f) out = fmaf(of_split, part, out);
+      const float* from = part + split * parts_apart + channel;
+      float2 value = make_float2(0.0f, 0.0f);
+      if (args.value_dim % 2 == 0) {
+        if (there > 0) value = *reinterpret_cast<const float2*>(from);
+      } else {
+        if (there > 0) value.x = from[0];
+        if (there > 1) value.y = from[1];
+      }
+      if (of_split != 0.0f) {
+        out.x = fmaf(of_split, value.x, out.x);
+        out.y = fmaf(of_split, value.y, out.y);
+      }
     }
-    if (channel < args.value_dim)
-      args.o.head(b, h)[i * args.o.row_stride + channel * args.o.channel_stride] = empty ? 0.0f : out / sum;
+    if (there > 0) o[channel * args.o.channel_stride] = out.x * normalizer;
+    if (there > 1) o[(channel + 1) * args.o.channel_stride] = out.y * normalizer;
   }
   if (lane == 0 && args.lse.data) args.lse.head(b, h)[i * args.lse.row_stride] = natural_lse(total_max, sum);
 }

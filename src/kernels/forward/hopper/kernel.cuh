@@ -49,8 +49,8 @@ __device__ void produce(Shared<config>& shared, const ForwardArguments& args) {
 template <ForwardTile config>
 __device__ void consume(Shared<config>& shared, const ForwardArguments& args, int consumer) {
   const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
-  const int first_row = consumer * 64 + warp * 16 + lane / 4;  // and 8 below
-  const int column = lane % 4 * 2;  // of each 8 keys or channels, and its neighbour
+  const int first_row_of_block = consumer * 64 + warp * 16 + lane / 4;  // and 8 below
+  const int column_of_eight = lane % 4 * 2;  // of each 8 keys or channels, and its neighbour
   RingPosition<config.slots> ring;
   int header_stage = 0;
   for (std::uint32_t round = 0; work_index(round) < args.work_items; ++round) {
@@ -58,7 +58,8 @@ __device__ void consume(Shared<config>& shared, const ForwardArguments& args, in
     split_queries(shared, args, work, consumer, warp, lane);
     ptx::fence_proxy_async_shared();
     ptx::named_barrier_sync(1 + consumer, 128);
-    const std::uint64_t q_hi = mma::k_major_descriptor(shared.q_smem + consumer * 64 * 128);
+    const std::uint64_t q_hi =
+        mma::warp_uniform(mma::k_major_descriptor(shared.q_smem + consumer * 64 * 128));
     const std::uint64_t q_lo = mma::advance(q_hi, query_bytes(config) / 2);
 
     RowState rows[2];
@@ -72,6 +73,10 @@ __device__ void consume(Shared<config>& shared, const ForwardArguments& args, in
     for (int c = 0; c < config.dim / 2; ++c) o_reg[c] = 0.0f;
 
     for (int tile = work.tile_begin; tile < work.tile_end; ++tile) {
+      // What follows from the thread's number is worked out again for every tile rather than kept in
+      // registers.
+      int first_row = first_row_of_block, column = column_of_eight;
+      asm volatile("" : "+r"(first_row), "+r"(column));
       const int first_key = tile * block_kv;
       const TileHeader& header = shared.headers[header_stage];
       header_stage = header_stage + 1 == config.header_stages ? 0 : header_stage + 1;
@@ -107,7 +112,7 @@ __device__ void consume(Shared<config>& shared, const ForwardArguments& args, in
     std::uint32_t index = work_index(round);
     asm volatile("" : "+r"(index));
     const WorkItem done = work_item<config>(args, index);
-    store_rows<config>(o_reg, rows, args, done, first_row, column);
+    store_rows<config>(o_reg, rows, args, done, first_row_of_block, column_of_eight);
     __syncwarp();
     if (shared.suspicious[consumer * 4 + warp] != 0)
       recompute_rows<config>(shared, args, done, consumer * 64 + warp * 16, lane);

@@ -17,8 +17,7 @@ Status launch(const ForwardArguments& args, std::int64_t multiprocessors, cudaSt
   constexpr ForwardTile tile = tile_of_dim(dim);
   const std::int64_t images = args.batch * args.kv_heads * args.key_tiles;
   if (images > 0) {
-    const LaunchShape shape{
-        .blocks = 2 * images, .threads = split_threads, .shared_bytes = split_shared_bytes(dim)};
+    const LaunchShape shape{.blocks = 2 * images, .threads = split_threads};
     if (Status status = launch_kernel("cuda_hopper split_kernel", split_kernel<dim>, shape, stream, args);
         !status.ok())
       return status;

@@ -14,7 +14,8 @@ namespace runmax::hopper {
 template <ForwardTile config>
 __device__ void multiply_scores(float (&s_reg)[64], std::uint64_t q_hi, std::uint64_t q_lo,
                                 const OperandPlanes& k) {
-  const std::uint64_t k_hi = mma::k_major_descriptor(k.hi), k_lo = mma::k_major_descriptor(k.lo);
+  const std::uint64_t k_hi = mma::warp_uniform(mma::k_major_descriptor(k.hi)),
+                      k_lo = mma::warp_uniform(mma::k_major_descriptor(k.lo));
   ptx::wgmma_fence();
 #pragma unroll
   for (int product = 0; product < 3; ++product) {
@@ -33,9 +34,9 @@ template <int dim>
 __device__ inline void multiply_weights(float (&t)[dim / 2], const std::uint32_t (&a)[4], std::uint64_t b,
                                         bool accumulate) {
   if constexpr (dim == 64) {
-    ptx::wgmma_m64n64k16_rs(t, a, b, accumulate);
+    ptx::wgmma_m64n64k16_rs_mn(t, a, b, accumulate);
   } else {
-    ptx::wgmma_m64n128k16_rs(t, a, b, accumulate);
+    ptx::wgmma_m64n128k16_rs_mn(t, a, b, accumulate);
   }
 }
 
@@ -43,16 +44,16 @@ __device__ inline void multiply_weights(float (&t)[dim / 2], const std::uint32_t
 template <ForwardTile config>
 __device__ void multiply_values(float (&t_reg)[config.dim / 2], const WeightPlanes& p,
                                 const OperandPlanes& v) {
-  const std::uint64_t v_hi = mma::k_major_descriptor(v.hi), v_lo = mma::k_major_descriptor(v.lo);
+  constexpr std::uint32_t column_block = block_kv * 128;
+  const std::uint64_t v_hi = mma::warp_uniform(mma::mn_major_descriptor(v.hi, column_block)),
+                      v_lo = mma::warp_uniform(mma::mn_major_descriptor(v.lo, column_block));
   ptx::wgmma_fence();
 #pragma unroll
   for (int product = 0; product < 3; ++product)
 #pragma unroll
     for (int step = 0; step < 8; ++step)
-      multiply_weights<config.dim>(
-          t_reg, product == 0 ? p.lo[step] : p.hi[step],
-          mma::advance(product == 1 ? v_lo : v_hi, step / 4 * (config.dim * 128) + step % 4 * 32),
-          product + step > 0);
+      multiply_weights<config.dim>(t_reg, product == 0 ? p.lo[step] : p.hi[step],
+                                   mma::advance(product == 1 ? v_lo : v_hi, step * 2048), product + step > 0);
   ptx::wgmma_commit_group();
   ptx::wgmma_wait_group<0>();
 }

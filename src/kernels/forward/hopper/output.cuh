@@ -52,26 +52,26 @@ __device__ void store_rows(const float (&o_reg)[config.dim / 2], RowState (&rows
     sum += __shfl_xor_sync(0xffffffffu, sum, 2);
     const int i = work.first_row + first_row + 8 * r;
     if (i >= args.query_len) continue;
-    const bool empty = sum == 0.0f;
-    const float normalizer = empty ? 0.0f : 1.0f / sum;
     // 2^(E - 30) may be below FP32's smallest number although the product is not: two factors.
     const float exponent = fmaxf(row.exponent, -300.0f) - 2.0f * static_cast<float>(plane_exponent);
     const float half_exponent = floorf(0.5f * exponent);
-    const float unit_a = exp2f(half_exponent), unit_b = exp2f(exponent - half_exponent);
+    const float normalizer = sum == 0.0f ? 0.0f : ptx::exp2_approx(half_exponent) / sum;
+    const float rest = sum == 0.0f ? 0.0f : ptx::exp2_approx(exponent - half_exponent);
     const RowOutput output(args, work, i);
-    const bool pairs = output.channel_stride == 1 && args.value_dim % 2 == 0 &&
-                       reinterpret_cast<std::uintptr_t>(output.out) % sizeof(float2) == 0;
+    float* out = output.out + column * output.channel_stride;
+    if (output.channel_stride == 1 && args.value_dim == config.dim &&
+        reinterpret_cast<std::uintptr_t>(out) % sizeof(float2) == 0) {
 #pragma unroll
-    for (int n = 0; n < config.dim / 8; ++n) {
-      const int channel = 8 * n + column;
-      float2 value = make_float2(o_reg[4 * n + 2 * r], o_reg[4 * n + 2 * r + 1]);
-      value.x = empty ? 0.0f : value.x * normalizer * unit_a * unit_b;
-      value.y = empty ? 0.0f : value.y * normalizer * unit_a * unit_b;
-      if (pairs) {
-        if (channel < args.value_dim) *reinterpret_cast<float2*>(output.out + channel) = value;
-      } else {
-        if (channel < args.value_dim) output.out[channel * output.channel_stride] = value.x;
-        if (channel + 1 < args.value_dim) output.out[(channel + 1) * output.channel_stride] = value.y;
+      for (int n = 0; n < config.dim / 8; ++n)
+        *reinterpret_cast<float2*>(out + 8 * n) = make_float2(o_reg[4 * n + 2 * r] * normalizer * rest,
+                                                              o_reg[4 * n + 2 * r + 1] * normalizer * rest);
+    } else {
+#pragma unroll
+      for (int n = 0; n < config.dim / 8; ++n) {
+        if (8 * n + column < args.value_dim) *out = o_reg[4 * n + 2 * r] * normalizer * rest;
+        if (8 * n + column + 1 < args.value_dim)
+          out[output.channel_stride] = o_reg[4 * n + 2 * r + 1] * normalizer * rest;
+        out += 8 * output.channel_stride;
       }
     }
     if (column == 0) output.store_state(args, work, i, row.max, sum);

@@ -10,16 +10,13 @@
 
 namespace runmax::hopper {
 
-using tile::exponent_above, tile::exponent_of_zero, tile::plane_exponent, tile::Power2,
+using tile::exponent_above, tile::exponent_of_zero, tile::plane_exponent, tile::power_of_2, tile::Power2,
     tile::smallest_exponent, tile::split_piece, tile::SplitPiece, tile::suspicious_exponent;
 
 // --- Key tiles
 // -----------------------------------------------------------------------------------------------------
 
 inline constexpr int split_threads = 256;
-
-// V is staged in shared memory with one float of padding: it is read by columns.
-constexpr std::int64_t split_shared_bytes(int dim) { return std::int64_t{4} * block_kv * (dim + 1); }
 
 // Largest of all threads' values; `scratch` is one int a warp.
 __device__ inline int block_max(int value, int* scratch) {
@@ -77,6 +74,17 @@ struct OperandRows {
   }
   __device__ static int channel() { return static_cast<int>(threadIdx.x) % lanes_per_row * 8; }
 
+  // Splits piece p, scaled, into the planes of the image: rows are keys, in column blocks of 64 channels.
+  __device__ void store(int p, unsigned char* image, const Power2& unit, bool infinite) const {
+    float scaled[8];
+#pragma unroll
+    for (int c = 0; c < 8; ++c) scaled[c] = infinite ? 0.0f : unit.times(x[p][c]);
+    const SplitPiece planes = split_piece(scaled);
+    const std::int64_t at = channel() / 64 * (block_kv * 128) + tile::swizzled_offset(row(p), channel() % 64);
+    *reinterpret_cast<uint4*>(image + at) = planes.hi;
+    *reinterpret_cast<uint4*>(image + plane_bytes(dim) + at) = planes.lo;
+  }
+
   // Loads, and gives each row's exponent over its finite values and whether it holds anything else.
   __device__ void load(const DeviceTensor<const float>& tensor, const float* matrix, std::int64_t first_key,
                        int kv_len, int channels, int* exponents, int* infinite) {
@@ -111,7 +119,7 @@ struct OperandRows {
   }
 };
 
-// K of one tile: one exponent for all of it. Image rows are keys, in column blocks of 64 channels.
+// K of one tile: one exponent for all of it.
 template <int dim>
 __device__ void split_keys(const ForwardArguments& args, const float* k, std::int64_t first_key,
                            unsigned char* image, TileHeader& header) {
@@ -122,16 +130,7 @@ __device__ void split_keys(const ForwardArguments& args, const float* k, std::in
   const int exponent = max(block_max(exponents[threadIdx.x % block_kv], scratch), smallest_exponent);
   const Power2 unit(plane_exponent - exponent);
 #pragma unroll
-  for (int p = 0; p < OperandRows<dim>::pieces; ++p) {
-    const int key = rows.row(p), channel = rows.channel();
-    float scaled[8];
-#pragma unroll
-    for (int c = 0; c < 8; ++c) scaled[c] = infinite[key] ? 0.0f : unit.times(rows.x[p][c]);
-    const SplitPiece planes = split_piece(scaled);
-    const std::int64_t at = channel / 64 * (block_kv * 128) + tile::swizzled_offset(key, channel % 64);
-    *reinterpret_cast<uint4*>(image + at) = planes.hi;
-    *reinterpret_cast<uint4*>(image + plane_bytes(dim) + at) = planes.lo;
-  }
+  for (int p = 0; p < OperandRows<dim>::pieces; ++p) rows.store(p, image, unit, infinite[rows.row(p)] != 0);
   if (threadIdx.x == 0) {
     header.key_unit = Power2(exponent - plane_exponent).times(1.0f);
     header.large_keys = exponent > suspicious_exponent ? 1 : 0;
@@ -139,39 +138,21 @@ __device__ void split_keys(const ForwardArguments& args, const float* k, std::in
   list_rows(infinite, header.listed_keys, header.listed_key);
 }
 
-// V of one tile, transposed: image rows are channels, in column blocks of 64 keys. One exponent for the tile,
-// or one for each key where they differ by more than 2^10.
+// V of one tile. One exponent for the tile, or one for each key where they differ by more than 2^10.
 template <int dim>
 __device__ void split_values(const ForwardArguments& args, const float* v, std::int64_t first_key,
-                             unsigned char* image, TileHeader& header, float* v_smem) {
+                             unsigned char* image, TileHeader& header) {
   __shared__ int exponents[block_kv], infinite[block_kv], scratch[split_threads / 32];
   OperandRows<dim> rows;
   rows.load(args.v, v, first_key, args.keys.kv_len, args.value_dim, exponents, infinite);
-#pragma unroll
-  for (int p = 0; p < OperandRows<dim>::pieces; ++p)
-#pragma unroll
-    for (int c = 0; c < 8; ++c) v_smem[rows.row(p) * (dim + 1) + rows.channel() + c] = rows.x[p][c];
   __syncthreads();
   const int own = exponents[threadIdx.x % block_kv];
   const int largest = block_max(own, scratch);
   const bool narrow = __syncthreads_and(own == exponent_of_zero || own >= largest - 10);
-
 #pragma unroll
   for (int p = 0; p < OperandRows<dim>::pieces; ++p) {
-    // Eight neighbouring lanes write the 128 bytes of one image row.
-    const int piece = p * split_threads + static_cast<int>(threadIdx.x);
-    const int first = piece % 8 * 8 + piece / (8 * dim) * 64, channel = piece / 8 % dim;
-    float scaled[8];
-#pragma unroll
-    for (int c = 0; c < 8; ++c) {
-      const int key = first + c;
-      const Power2 unit(plane_exponent - (narrow ? largest : exponents[key]));
-      scaled[c] = infinite[key] ? 0.0f : unit.times(v_smem[key * (dim + 1) + channel]);
-    }
-    const SplitPiece planes = split_piece(scaled);
-    const std::int64_t at = first / 64 * (dim * 128) + tile::swizzled_offset(channel, first % 64);
-    *reinterpret_cast<uint4*>(image + at) = planes.hi;
-    *reinterpret_cast<uint4*>(image + plane_bytes(dim) + at) = planes.lo;
+    const int key = rows.row(p);
+    rows.store(p, image, Power2(plane_exponent - (narrow ? largest : exponents[key])), infinite[key] != 0);
   }
   if (threadIdx.x < block_kv) {
     const int exponent = narrow ? largest : own;
@@ -189,18 +170,19 @@ __device__ void split_values(const ForwardArguments& args, const float* v, std::
 // Two blocks a key tile of a KV head, one for each operand.
 template <int dim>
 __global__ void __launch_bounds__(split_threads) split_kernel(const __grid_constant__ ForwardArguments args) {
-  extern __shared__ float v_smem[];  // (block_kv, dim + 1)
   ptx::launch_dependents();
   const std::int64_t tile = blockIdx.x / 2;
-  const std::int64_t head = tile / args.key_tiles;  // batch * kv_heads + kv head
-  const std::int64_t first_key = tile % args.key_tiles * block_kv;
+  std::int64_t head = 0, first_key = tile * block_kv;  // head: batch * kv_heads + kv head
+  if (tile >= args.key_tiles) {                        // one head needs no division
+    head = tile / args.key_tiles;
+    first_key = tile % args.key_tiles * block_kv;
+  }
   unsigned char* image = args.images + tile * tile_bytes(dim);
-  const std::int64_t b = head / args.kv_heads, h = head % args.kv_heads;
+  const std::int64_t b = head < args.kv_heads ? 0 : head / args.kv_heads, h = head - b * args.kv_heads;
   if (blockIdx.x % 2 == 0) {
     split_keys<dim>(args, args.k.head(b, h), first_key, image, args.headers[tile]);
   } else {
-    split_values<dim>(args, args.v.head(b, h), first_key, image + 2 * plane_bytes(dim), args.headers[tile],
-                      v_smem);
+    split_values<dim>(args, args.v.head(b, h), first_key, image + 2 * plane_bytes(dim), args.headers[tile]);
   }
 }
 

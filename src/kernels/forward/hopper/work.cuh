@@ -37,9 +37,11 @@ __device__ WorkItem work_item(const ForwardArguments& args, std::uint32_t index)
   const int last_row = min(work.first_row + config.block_q(), args.query_len) - 1;
   const int begin = args.keys.first(work.first_row) / block_kv;
   const int end = (args.keys.last(last_row) + block_kv - 1) / block_kv;
-  const std::int64_t tiles = max(end - begin, 0);
-  work.tile_begin = begin + static_cast<int>(tiles * work.split / args.splits);
-  work.tile_end = begin + static_cast<int>(tiles * (work.split + 1) / args.splits);
+  const auto tiles =
+      static_cast<std::uint32_t>(max(end - begin, 0));  // below 2^22, and splits are at most 32
+  const auto splits = static_cast<std::uint32_t>(args.splits), split = static_cast<std::uint32_t>(work.split);
+  work.tile_begin = begin + static_cast<int>(tiles * split / splits);
+  work.tile_end = begin + static_cast<int>(tiles * (split + 1) / splits);
   return work;
 }
 
