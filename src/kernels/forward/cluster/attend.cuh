@@ -86,34 +86,49 @@ __device__ void attend(RunningRows<dim>& rows_of, Shared<dim, group_kv>& shared,
     }
   }
 
-  float tile_max[2] = {-INFINITY, -INFINITY}, reach[2] = {-INFINITY, -INFINITY};  // of s, and of s + r_j
+  float tile_max[2] = {-INFINITY, -INFINITY};
+#pragma unroll
+  for (int n = 0; n < group_kv / 8; ++n)
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      tile_max[r] = fmaxf(tile_max[r], fmaxf(s_reg[4 * n + 2 * r], s_reg[4 * n + 2 * r + 1]));
+#pragma unroll
+  for (int lanes = 1; lanes < 4; lanes *= 2)
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      tile_max[r] = fmaxf(tile_max[r], __shfl_xor_sync(0xffffffffu, tile_max[r], lanes));
+  float fall[2];  // of the maximum: 0 or less
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const float new_max = fmaxf(rows_of.max[r], ceilf(tile_max[r]));
+    fall[r] = rows_of.max[r] - new_max;
+    rows_of.sum[r] *= ptx::exp2_approx(fall[r]);
+    rows_of.max[r] = new_max;
+  }
+  // Scores now count from the maximum: beside a large one, the exponents of V would be lost.
+  float reach[2] = {-INFINITY, -INFINITY};  // max of s + r_j
 #pragma unroll
   for (int n = 0; n < group_kv / 8; ++n) {
     const float2 value_exponent = *reinterpret_cast<const float2*>(&shared.unit[value_row + 8 * n + column]);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const float first = s_reg[4 * n + 2 * r], second = s_reg[4 * n + 2 * r + 1];
-      tile_max[r] = fmaxf(tile_max[r], fmaxf(first, second));
+      float& first = s_reg[4 * n + 2 * r];
+      float& second = s_reg[4 * n + 2 * r + 1];
+      first -= rows_of.max[r];
+      second -= rows_of.max[r];
       reach[r] = fmaxf(reach[r], fmaxf(first + value_exponent.x, second + value_exponent.y));
     }
   }
 #pragma unroll
   for (int lanes = 1; lanes < 4; lanes *= 2)
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      tile_max[r] = fmaxf(tile_max[r], __shfl_xor_sync(0xffffffffu, tile_max[r], lanes));
-      reach[r] = fmaxf(reach[r], __shfl_xor_sync(0xffffffffu, reach[r], lanes));
-    }
+    for (int r = 0; r < 2; ++r) reach[r] = fmaxf(reach[r], __shfl_xor_sync(0xffffffffu, reach[r], lanes));
   float shrink[2], shift[2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const float max = rows_of.max[r], exponent = rows_of.exponent[r];
-    const float new_max = fmaxf(max, ceilf(tile_max[r]));
-    const float new_exponent = fmaxf(exponent + max - new_max, ceilf(reach[r]) - new_max);
-    shrink[r] = ptx::exp2_approx(max - new_max + exponent - new_exponent);
+    const float new_exponent = fmaxf(rows_of.exponent[r] + fall[r], ceilf(reach[r]));
+    shrink[r] = ptx::exp2_approx(fall[r] + (rows_of.exponent[r] - new_exponent));
     shift[r] = static_cast<float>(tile::plane_exponent) - new_exponent;
-    rows_of.sum[r] *= ptx::exp2_approx(max - new_max);
-    rows_of.max[r] = new_max;
     rows_of.exponent[r] = new_exponent;
   }
 
@@ -126,7 +141,7 @@ __device__ void attend(RunningRows<dim>& rows_of, Shared<dim, group_kv>& shared,
       float weight[2];
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
-        const float above = s_reg[4 * n + 2 * r + c] - rows_of.max[r];
+        const float above = s_reg[4 * n + 2 * r + c];
         rows_of.sum[r] += ptx::exp2_approx(above);
         weight[c] = ptx::exp2_approx(above + ((c == 0 ? value_exponent.x : value_exponent.y) + shift[r]));
       }

@@ -59,16 +59,16 @@ __device__ void send_rows(Shared<dim, group_kv>& shared, const ForwardArguments&
   for (int r = 0; r < 2; ++r) {
     const PartState other = exchange.state[1 - group][first_row + 8 * r];
     const float max = fmaxf(rows_of.max[r], other.max);
-    const float exponent = fmaxf(rows_of.max[r] + rows_of.exponent[r], other.max + other.exponent) - max;
-    factor[r] = ptx::exp2_approx(rows_of.max[r] - max + rows_of.exponent[r] - exponent);
-    other_factor[r] = ptx::exp2_approx(other.max - max + other.exponent - exponent);
+    const float fall = rows_of.max[r] - max, other_fall = other.max - max;
+    const float exponent = fmaxf(fall + rows_of.exponent[r], other_fall + other.exponent);
+    factor[r] = ptx::exp2_approx(fall + (rows_of.exponent[r] - exponent));
+    other_factor[r] = ptx::exp2_approx(other_fall + (other.exponent - exponent));
     if (column == 2 * r && group == 0)
-      ptx::store_async(ptx::address_in_block(&shared.parts.state[place], owner),
-                       make_float4(max,
-                                   rows_of.sum[r] * ptx::exp2_approx(rows_of.max[r] - max) +
-                                       other.sum * ptx::exp2_approx(other.max - max),
-                                   exponent, suspicious ? 1.0f : 0.0f),
-                       barrier);
+      ptx::store_async(
+          ptx::address_in_block(&shared.parts.state[place], owner),
+          make_float4(max, rows_of.sum[r] * ptx::exp2_approx(fall) + other.sum * ptx::exp2_approx(other_fall),
+                      exponent, suspicious ? 1.0f : 0.0f),
+          barrier);
   }
 #pragma unroll
   for (int n = 0; n < half / 4; ++n) {
@@ -138,14 +138,16 @@ __device__ void finish_rows(Shared<dim, group_kv>& shared, const ForwardArgument
   ptx::mbarrier_wait(&shared.parts_arrived, 0, "the cluster's parts to arrive");
 #pragma unroll 1
   for (int row = static_cast<int>(threadIdx.x) / 16; row < share; row += threads / 16) {
-    float max = -FLT_MAX, unit = -INFINITY;
+    float max = -FLT_MAX, unit = -INFINITY;  // outputs in units of 2^(unit - 30), beside weights of 2^-max
 #pragma unroll
     for (int part = 0; part < most_blocks; ++part) {
       if (part >= parts) break;
       const PartState state = shared.parts.state[part * share + row];
       suspicious = suspicious || state.suspicious != 0.0f;
-      max = fmaxf(max, state.max);
-      if (state.sum != 0.0f) unit = fmaxf(unit, state.max + state.exponent);
+      const float new_max = fmaxf(max, state.max);
+      unit += max - new_max;
+      if (state.sum != 0.0f) unit = fmaxf(unit, state.max - new_max + state.exponent);
+      max = new_max;
     }
     float sum = 0.0f;
     float4 total[vectors] = {};
@@ -154,7 +156,8 @@ __device__ void finish_rows(Shared<dim, group_kv>& shared, const ForwardArgument
       const PartState state = shared.parts.state[part * share + row];
       sum = fmaf(state.sum, ptx::exp2_approx(state.max - max), sum);
       // 0 for a part that saw no key, or whose output is nothing beside the others'.
-      const float factor = state.sum == 0.0f ? 0.0f : ptx::exp2_approx(state.max + state.exponent - unit);
+      const float factor =
+          state.sum == 0.0f ? 0.0f : ptx::exp2_approx(state.max - max + (state.exponent - unit));
 #pragma unroll
       for (int c = 0; c < vectors; ++c) {
         const float4 out =
@@ -168,7 +171,7 @@ __device__ void finish_rows(Shared<dim, group_kv>& shared, const ForwardArgument
     const int i = first_query + row + first_row;
     if (i >= args.query_len) continue;
     // 2^exponent may lie below FP32's smallest number although the result does not: two factors.
-    const float exponent = fmaxf(unit - max, -300.0f) - 2.0f * static_cast<float>(tile::plane_exponent);
+    const float exponent = fmaxf(unit, -300.0f) - 2.0f * static_cast<float>(tile::plane_exponent);
     const float half_exponent = floorf(0.5f * exponent);
     const float normalizer = sum == 0.0f ? 0.0f : ptx::exp2_approx(half_exponent) * ptx::reciprocal(sum);
     const float rest = sum == 0.0f ? 0.0f : ptx::exp2_approx(exponent - half_exponent);
