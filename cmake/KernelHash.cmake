@@ -3,21 +3,33 @@
 # As a script it prints "folder sha256" for each folder:
 #   cmake "-DFOLDERS=src/kernels/lesson;src/kernels/forward/cpu" -P cmake/KernelHash.cmake
 # Hashed is one line "path sha256" for every .hpp, .cpp, .cuh and .cu file of the folder, sorted by path, for the
-# algebra that all kernels share, and for the device toolbox if the folder uses it.
+# algebra that all kernels share, and for what the folder includes of the device toolbox, directly or not.
+function(runmax_toolbox_of root files result)
+  set(found "")
+  set(left ${files})
+  while(left)
+    list(POP_FRONT left file)
+    file(STRINGS ${root}/${file} includes REGEX "^#include \"(\\.\\./)*device/")
+    foreach(line IN LISTS includes)
+      string(REGEX REPLACE "^#include \"(\\.\\./)*(device/[^\"]*)\".*" "src/\\2" included "${line}")
+      list(FIND found ${included} place)
+      if(place EQUAL -1)
+        list(APPEND found ${included})
+        list(APPEND left ${included})
+      endif()
+    endforeach()
+  endwhile()
+  set(${result} ${found} PARENT_SCOPE)
+endfunction()
+
 function(runmax_kernel_hash root folder result)
   if(NOT IS_DIRECTORY ${root}/${folder})
     message(FATAL_ERROR "kernel hash: ${folder} is no folder of ${root}")
   endif()
   file(GLOB_RECURSE files RELATIVE ${root}
     ${root}/${folder}/*.hpp ${root}/${folder}/*.cpp ${root}/${folder}/*.cuh ${root}/${folder}/*.cu)
-  foreach(file IN LISTS files)
-    file(STRINGS ${root}/${file} toolbox REGEX "^#include \"(\\.\\./)*device/" LIMIT_COUNT 1)
-    if(toolbox)
-      file(GLOB_RECURSE shared RELATIVE ${root} ${root}/src/device/*.hpp ${root}/src/device/*.cuh)
-      list(APPEND files ${shared})
-      break()
-    endif()
-  endforeach()
+  runmax_toolbox_of(${root} "${files}" toolbox)
+  list(APPEND files ${toolbox})
   list(APPEND files include/runmax/online_softmax.hpp)
   list(SORT files)
   set(lines "")
