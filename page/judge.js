@@ -16,6 +16,9 @@ function errorMap({ rows, columns, digits, rows_per_cell: tall, columns_per_cell
         class: digit === "0" ? "right" : "wrong", "fill-opacity": digit === "0" ? 1 : (0.25 + 0.75 * Math.min(Number(digit), 6) / 6).toFixed(2) }))));
 }
 
+const failures = (list) => html("ul", { class: "verdicts" }, list.map((c) => html("li", {}, html("span", { class: "tag no" }, `✕ ${c.outcome}`),
+  html("div", {}, html("div", {}, `${c.name}: ${c.message}`), html("div", { class: "detail" }, html("code", {}, c.repeat))))));
+
 function judgeRecord(record) {
   const { candidate, device, cases, timing, isolation, error_map: map } = record;
   const fraction = (x) => typeof x === "number" ? figure(x, 4) : x === null ? "–" : { inf: "∞", "-inf": "−∞", nan: "NaN" }[x] ?? x;
@@ -55,9 +58,9 @@ function judgeRecord(record) {
     map.rows > 0 ? [heading(4, `Where the output of case ${map.case} is wrong`), errorMap(map),
       html("p", { class: "hint" }, `A cell is ${map.rows_per_cell} quer${map.rows_per_cell === 1 ? "y" : "ies"} by ${map.columns_per_cell} head dimension${map.columns_per_cell === 1 ? "" : "s"}; the darker, the larger the error beside its bound.`)] : null,
     charts,
-    failed.length ? [heading(4, "What failed"), html("ul", { class: "verdicts" }, failed.map((c) => html("li", {}, html("span", { class: "tag no" }, `✕ ${c.outcome}`),
-      html("div", {}, html("div", {}, `${c.name}: ${c.message}`), html("div", { class: "detail" }, html("code", {}, c.repeat))))))] : null,
-    cases.length ? [heading(4, "Every case"), table("Cases", ["case", "why it is asked", "outcome", "gate fraction", "against naive", "counts against"], caseRows, ["why it is asked", "outcome", "counts against"])] : null,
+    failed.length ? [heading(4, "What failed"), failures(failed.slice(0, 5)),
+      failed.length > 5 ? html("details", {}, html("summary", {}, `${failed.length - 5} more`), failures(failed.slice(5))) : null] : null,
+    cases.length ? [heading(4, "Every case"), table("Cases", ["case", "why it is asked", "outcome", "gate fraction", "against naive", "counts against"], caseRows, ["why it is asked", "counts against"])] : null,
     timing.length ? [heading(4, "Every time"), table("Times", ["N", "candidate", "naive", "naive/candidate", "of the limit", "outputs checked"], timing.map((t) => [whole(t.n),
       { text: `${timeText(t.candidate_us / 1000)} ± ${percent(t.candidate_spread, 2)}`, kind: "strong" }, `${timeText(t.naive_us / 1000)} ± ${percent(t.naive_spread, 2)}`, figure(t.naive_over_candidate, 4), percent(t.share_of_limit), whole(t.outputs_checked)]))] : null,
     html("details", {}, html("summary", {}, "How it was judged"), html("dl", { class: "method" },

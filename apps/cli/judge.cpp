@@ -44,6 +44,9 @@ ExitCode judge_command(const JudgeArguments& arguments) {
   if (arguments.device != "auto" && arguments.device != "cpu" && !arguments.device.starts_with("cuda"))
     return complain(ExitCode::bad_input,
                     "--device: must be auto, cpu, cuda or cuda:N, got '" + arguments.device + "'");
+  if (arguments.device.starts_with("cuda") && !arguments.file.ends_with(".cu"))
+    return complain(ExitCode::bad_input,
+                    "--device: a function on host arrays runs on the CPU, got '" + arguments.device + "'");
   for (const std::string* path : {&arguments.json, &arguments.html})
     if (!path->empty() && *path != "-")
       if (Status status = files::check_destination(*path); !status.ok()) return complain(status);

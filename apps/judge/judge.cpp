@@ -211,7 +211,10 @@ Result<Report> judge(const std::string& path, const JudgeOptions& options) {
   }
   if (candidate.value().language == Language::cuda) {
     report.verdict = Verdict::not_run;
-    report.reason = "it compiles; running it needs an NVIDIA GPU, and there is none that this build can use";
+    const bool gpu = device_facts({DeviceKind::cuda, 0}).ok();
+    report.reason =
+        gpu ? "it compiles; this version does not run CUDA candidates yet"
+            : "it compiles; running it needs an NVIDIA GPU, and there is none that this build can use";
     return report;
   }
   // Only now: whoever wrote the candidate could not know it.

@@ -103,6 +103,7 @@ def claim_errors(folder):
     refused(run(file, "--case", "nothing"), 2, "no case 'nothing'", "loud-last")
     refused(run(file, "--threads", 100000), 2, "--threads")
     refused(run(file, "--device", "tpu"), 2, "--device")
+    refused(run(file, "--device", "cuda"), 2, "--device", "runs on the CPU")
     refused(run(file, "--json", folder / "no" / "r.json"), 2, "r.json")
     (folder / "empty.cpp").write_text("")
     refused(run(folder / "empty.cpp"), 2, "is empty")

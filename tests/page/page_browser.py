@@ -686,6 +686,40 @@ def claim_lab(page_file):
         page.assert_quiet()
 
 
+def claim_judge(page_file):
+    """`runmax judge --html` shows the verdict, every case, where the output is wrong, and the times of what is right."""
+    report = page_file.with_name("judge.html")
+    faults = pathlib.Path(__file__).parents[2] / "apps" / "judge" / "faults"
+
+    def judged(candidate, *options):
+        run = subprocess.run([PROGRAM, "judge", str(candidate), "--json", "-", "--html", str(report), *options], capture_output=True, text=True, check=False)
+        assert run.returncode in (0, 1), run.stderr
+        return json.loads(run.stdout)
+
+    def complaints(page):
+        return axe_complaints(page, AXE.read_text()) if AXE.is_file() else None
+
+    record = judged(faults / "cpu" / "output-not-rescaled.cpp", "--seed", "7")
+    with Page(report) as page:
+        assert page.text("h1") == "runmax judge: output-not-rescaled.cpp"
+        assert page.text(".record .tiles dd") == "rejected" and "output is not rescaled" in page.text(".record > .prose")
+        rows = page.rows(".record .scroll[aria-label=Cases]")
+        assert [row[0] for row in rows] == [case["name"] for case in record["cases"]]
+        assert [row[2] for row in rows] == [case["outcome"] for case in record["cases"]]
+        cells = page.js("return [...document.querySelectorAll('.error-map rect')].map((r) => r.getAttribute('class'))")
+        assert [c == "wrong" for c in cells] == [d != "0" for d in record["error_map"]["digits"]] and "wrong" in cells
+        assert not complaints(page), complaints(page)
+        page.screenshot("judge-rejected")
+        page.assert_quiet()
+    record = judged(faults / "honest" / "plain.cpp", "--max-n", "256")
+    with Page(report) as page:
+        assert page.text(".record .tiles dd") == "accepted"
+        assert len(page.js("return [...document.querySelectorAll('.record .plot .mark')]")) >= 3 * len(record["timing"])
+        assert not complaints(page), complaints(page)
+        page.screenshot("judge-accepted")
+        page.assert_quiet()
+
+
 def claim_bench(page_file):
     """`runmax bench --html` writes the report of the very run that --json prints; `runmax page` takes its record too."""
     report = page_file.with_name("bench.html")
