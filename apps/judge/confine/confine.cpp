@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,16 +47,25 @@ bool write_file(const char* path, const char* text) {
 }
 
 // Without privileges, namespaces need a user namespace first, in which the user stays who it is.
-void enter_user_namespace() {
+bool enter_user_namespace() {
   const uid_t user = geteuid();
   const gid_t group = getegid();
-  if (unshare(CLONE_NEWUSER) != 0) return;
+  if (unshare(CLONE_NEWUSER) != 0) return false;
   char line[64];
   write_file("/proc/self/setgroups", "deny");
   std::snprintf(line, sizeof line, "%u %u 1", user, user);
   write_file("/proc/self/uid_map", line);
   std::snprintf(line, sizeof line, "%u %u 1", group, group);
   write_file("/proc/self/gid_map", line);
+  return true;
+}
+
+// From Linux 5.14 on a limit of processes counts those of the user namespace alone.
+bool namespaces_count_processes() {
+  utsname system{};
+  int major = 0, minor = 0;
+  return uname(&system) == 0 && std::sscanf(system.release, "%d.%d", &major, &minor) == 2 &&
+         (major > 5 || (major == 5 && minor >= 14));
 }
 
 int limit(int resource, std::uint64_t value) {
@@ -89,7 +99,7 @@ std::string_view guard_name(Guard guard) { return words[static_cast<std::size_t>
 std::string_view guard_purpose(Guard guard) { return words[static_cast<std::size_t>(guard)].purpose; }
 
 void separate(Processes processes, Confinement& c) {
-  if (geteuid() != 0) enter_user_namespace();
+  if (geteuid() != 0) c.user_namespace = enter_user_namespace() ? 1 : 0;
   c[Guard::own_network] = unless(unshare(CLONE_NEWNET) == 0);
   c[Guard::own_ipc] = unless(unshare(CLONE_NEWIPC) == 0);
   c[Guard::read_only_files] = unless(unshare(CLONE_NEWNS) == 0);
@@ -111,8 +121,10 @@ void confine(const Limits& limits, Confinement& c) {
   c[Guard::no_privileges] = unless(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
   c[Guard::user] = become(limits.user);
   // The limit counts all processes of a user. One who shares an id with the person at the keyboard would be
-  // refused its first thread, or leave that person none, so it stands only with an id of its own.
-  c[Guard::processes] = c[Guard::user] == 0 ? limit(RLIMIT_NPROC, limits.processes) : c[Guard::user];
+  // refused its first thread, or leave that person none, so it stands only with an id or a namespace of its
+  // own.
+  const bool counted_alone = c[Guard::user] == 0 || (c.user_namespace == 1 && namespaces_count_processes());
+  c[Guard::processes] = counted_alone ? limit(RLIMIT_NPROC, limits.processes) : c[Guard::user];
 }
 
 }  // namespace runmax::judge

@@ -39,6 +39,7 @@ struct Limits {
 // Of each guard 0 if it stands, else the errno of what refused it; -1: not asked for.
 struct Confinement {
   std::array<std::int32_t, guard_count> error{};
+  std::int32_t user_namespace = 0;  // 1: in one of its own, where it counts its own processes alone
   std::int32_t& operator[](Guard guard) { return error[static_cast<std::size_t>(guard)]; }
   std::int32_t operator[](Guard guard) const { return error[static_cast<std::size_t>(guard)]; }
 };

@@ -27,7 +27,6 @@ constexpr double window_seconds = 4e-3;
 // A call longer than this needs no second window to cancel that way.
 constexpr double long_call_seconds = 20e-3;
 constexpr std::size_t most_short_window = 16;
-constexpr int least_rounds = 3;
 
 // Times are of `count` calls each.
 struct Window {
@@ -264,12 +263,12 @@ Result<TimingResult> time_candidate(const Manifest& manifest, const TimingOption
   }
   const Clock::time_point begin = Clock::now();
   double fma_rate = measure::cpu_fma_rate(options.threads);
-  double last_seconds = 0;
+  double last_run_seconds = 0;
   for (std::int64_t n = 64; n <= options.longest; n *= 2) {
     if (!manifest.serves_length(n)) continue;
     const double left = options.seconds - seconds_since(begin);
-    // The next length takes about four times as long, and fewer rounds if it must.
-    const double least = last_seconds * 4 * least_rounds / std::max(options.rounds, least_rounds);
+    // A run of the next length takes about four times as long, and two warm ones and one round are the least.
+    const double least = last_run_seconds * 4 * 3;
     if (!result.rows.empty() && least > left) {
       result.why_stopped =
           fmt::format("n = {} would take longer than the {:.0f} s that were left", n, std::max(left, 0.0));
@@ -287,7 +286,7 @@ Result<TimingResult> time_candidate(const Manifest& manifest, const TimingOption
     if (!row.ok()) return row.status();
     if (!result.finding.empty()) break;
     result.rows.push_back(row.value());
-    last_seconds = seconds_since(started);
+    last_run_seconds = seconds_since(started) / (row.value().candidate_us.samples + 2);
   }
   result.fma_rate = fma_rate;
   if (result.why_stopped.empty() && result.finding.empty())
