@@ -2,6 +2,7 @@
 
 #include "kernels/forward/cluster/launch.hpp"
 #include "kernels/forward/hopper/launch.hpp"
+#include "kernels/forward/mma/launch.hpp"
 #include "kernels/forward/simt/launch.hpp"
 
 namespace runmax {
@@ -11,10 +12,12 @@ namespace {
 #if defined(RUNMAX_WITH_CUDA)
 constexpr bool built = true;
 constexpr auto run_cluster = cluster::forward_run, run_hopper = hopper::forward_run,
+               run_mma_m16n8k16 = mma_sync::m16n8k16_run, run_mma_m16n8k8 = mma_sync::m16n8k8_run,
                run_simt = simt::forward_run;
 #else
 constexpr bool built = false;
-constexpr decltype(KernelEntry::run) run_cluster = nullptr, run_hopper = nullptr, run_simt = nullptr;
+constexpr decltype(KernelEntry::run) run_cluster = nullptr, run_hopper = nullptr,
+                                       run_mma_m16n8k16 = nullptr, run_mma_m16n8k8 = nullptr, run_simt = nullptr;
 #endif
 
 constexpr Features by_planes{
@@ -39,6 +42,9 @@ constexpr Features everything{.f32 = true,
                               .paged = true,
                               .seqused = true,
                               .batch_invariant = true};
+
+constexpr std::string_view by_planes_of_64_keys =
+    "three fp16 tensor-core products with block exponents, f32 tile accumulators added every 64 keys";
 
 }  // namespace
 
@@ -69,6 +75,30 @@ KernelEntry cuda_hopper_entry() {
           .refuses = hopper::forward_refuses,
           .fill_plan = hopper::forward_plan,
           .run = run_hopper};
+}
+
+KernelEntry cuda_mma_m16n8k16_entry() {
+  return {.name = "cuda_mma_m16n8k16",
+          .device = DeviceKind::cuda,
+          .summary = "FP32-grade on the tensor cores of sm_80 and newer: mma.sync 16 deep, cp.async",
+          .computed_as = by_planes_of_64_keys,
+          .serves = by_planes,
+          .built = built,
+          .refuses = mma_sync::m16n8k16_refuses,
+          .fill_plan = mma_sync::m16n8k16_plan,
+          .run = run_mma_m16n8k16};
+}
+
+KernelEntry cuda_mma_m16n8k8_entry() {
+  return {.name = "cuda_mma_m16n8k8",
+          .device = DeviceKind::cuda,
+          .summary = "FP32-grade on Turing's tensor cores: mma.sync 8 deep; newer GPUs by name",
+          .computed_as = by_planes_of_64_keys,
+          .serves = by_planes,
+          .built = built,
+          .refuses = mma_sync::m16n8k8_refuses,
+          .fill_plan = mma_sync::m16n8k8_plan,
+          .run = run_mma_m16n8k8};
 }
 
 KernelEntry cuda_simt_entry() {

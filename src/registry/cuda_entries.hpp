@@ -12,6 +12,8 @@ KernelEntry cuda_cluster_entry();
 KernelEntry cuda_hopper_entry();
 
 // FP32 by FMA, any shape: plain, right, always there.
+KernelEntry cuda_mma_m16n8k16_entry();
+KernelEntry cuda_mma_m16n8k8_entry();
 KernelEntry cuda_simt_entry();
 
 }  // namespace runmax
