@@ -26,5 +26,7 @@ function(runmax_warnings target)
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-restrict>
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${RUNMAX_WERROR}>>:-Werror>
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>
-    $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${RUNMAX_WERROR}>>:-Werror=all-warnings>)
+    $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${RUNMAX_WERROR}>>:-Werror=all-warnings>
+    # A kernel that spills or keeps a stack frame does not compile.
+    $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${RUNMAX_WERROR}>>:-Xptxas=--warn-on-spills,--warn-on-local-memory-usage>)
 endfunction()

@@ -16,8 +16,8 @@ constexpr auto run_cluster = cluster::forward_run, run_hopper = hopper::forward_
                run_simt = simt::forward_run;
 #else
 constexpr bool built = false;
-constexpr decltype(KernelEntry::run) run_cluster = nullptr, run_hopper = nullptr,
-                                       run_mma_m16n8k16 = nullptr, run_mma_m16n8k8 = nullptr, run_simt = nullptr;
+constexpr decltype(KernelEntry::run) run_cluster = nullptr, run_hopper = nullptr, run_mma_m16n8k16 = nullptr,
+                                     run_mma_m16n8k8 = nullptr, run_simt = nullptr;
 #endif
 
 constexpr Features by_planes{

@@ -10,10 +10,9 @@ namespace runmax {
 
 std::span<const KernelEntry> kernels() {
   static const std::array list{
-      cpu_online_entry(),        cpu_double_entry(),         cpu_naive_entry(),
-      cpu_lesson_online_entry(), cuda_cluster_entry(),       cuda_hopper_entry(),
-      cuda_mma_m16n8k16_entry(), cuda_mma_m16n8k8_entry(),
-      cuda_simt_entry(),         cuda_lesson_online_entry(), cuda_lesson_naive_entry(),
+      cpu_online_entry(),   cpu_double_entry(),         cpu_naive_entry(),         cpu_lesson_online_entry(),
+      cuda_cluster_entry(), cuda_hopper_entry(),        cuda_mma_m16n8k16_entry(), cuda_mma_m16n8k8_entry(),
+      cuda_simt_entry(),    cuda_lesson_online_entry(), cuda_lesson_naive_entry(),
   };
   return list;
 }

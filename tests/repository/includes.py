@@ -79,7 +79,7 @@ RULES = {
 }
 
 # Layers of src/device/, lowest first: each sees itself and those before it.
-DEVICE_LAYERS = [["ptx"], ["mma", "tile"], ["pipeline", "softmax", "schedule"]]
+DEVICE_LAYERS = [["ptx"], ["mma", "tile"], ["pipeline", "softmax", "schedule"], ["planes"]]
 
 # These build from a clone with nvcc alone, so they name their own files relative to themselves.
 RELATIVE_ONLY = ("lesson/", "src/kernels/lesson/", "src/reference/", "src/gate/", "src/inputs/", "page/")
@@ -166,7 +166,7 @@ def problem_with(root, path, bracket, name):
     if target.startswith("src/device/") and path.startswith("src/device/"):
         mine, its = device_layer(path), device_layer(target)
         if path.split("/")[2] != target.split("/")[2] and (mine is None or its is None or its >= mine):
-            return "src/device/ includes only downwards: ptx, then mma and tile, then pipeline, softmax, schedule"
+            return "src/device/ includes only downwards: ptx, then mma and tile, then pipeline, softmax, schedule, then planes"
         return None
     if target.startswith(own_folder(path)):
         return None

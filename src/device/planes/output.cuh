@@ -43,8 +43,8 @@ struct RowOutput {
   }
 };
 
-// Divides by the sum and stores a warp's finished rows, or this split's share of them. o_reg lies as accumulators of
-// the matrix unit do: o_reg[4 n + 2 r + c] is row first_row + 8 r, channel 8 n + column + c.
+// Divides by the sum and stores a warp's finished rows, or this split's share of them. o_reg lies as
+// accumulators of the matrix unit do: o_reg[4 n + 2 r + c] is row first_row + 8 r, channel 8 n + column + c.
 template <int half_dim, class Arguments>
 __device__ void store_rows(const float (&o_reg)[half_dim], RowState (&rows)[2], const Arguments& args,
                            const WorkItem& work, int first_row, int column) {

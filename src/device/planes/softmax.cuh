@@ -24,8 +24,8 @@ __device__ inline float score_unit(float query_unit, float key_unit) {
   return fminf(fmaxf(query_unit * key_unit, FLT_MIN), 0x1p127f);
 }
 
-// Hides the scores of keys that the thread's rows do not see. Scores lie as accumulators of the matrix unit do:
-// s_reg[4 n + 2 r + c] is row r, key 8 n + column + c of the tile.
+// Hides the scores of keys that the thread's rows do not see. Scores lie as accumulators of the matrix unit
+// do: s_reg[4 n + 2 r + c] is row r, key 8 n + column + c of the tile.
 template <int half_keys, class Arguments>
 __device__ inline void mask_scores(float (&s_reg)[half_keys], const Arguments& args, int first_query,
                                    int first_key, int column) {

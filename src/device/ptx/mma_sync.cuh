@@ -1,9 +1,9 @@
 // mma.sync on fp16 operands with FP32 accumulators, one function per instruction.
 //
-// With g = lane / 4 and t = lane % 4, a lane of the warp holds of the 16 x 8 accumulator d: rows g (d[0], d[1])
-// and g + 8 (d[2], d[3]), columns 2t and 2t + 1. Of an operand it holds pairs of halves, the lower k in the lower
-// half: a[0] and a[1] are rows g and g + 8 at k = 2t, b[0] is column g at k = 2t; the next registers (a[2], a[3],
-// b[1]) are the same at k + 8. So the deeper instruction is two of the other one.
+// With g = lane / 4 and t = lane % 4, a lane of the warp holds of the 16 x 8 accumulator d: rows g (d[0],
+// d[1]) and g + 8 (d[2], d[3]), columns 2t and 2t + 1. Of an operand it holds pairs of halves, the lower k in
+// the lower half: a[0] and a[1] are rows g and g + 8 at k = 2t, b[0] is column g at k = 2t; the next
+// registers (a[2], a[3], b[1]) are the same at k + 8. So the deeper instruction is two of the other one.
 #pragma once
 
 #include <cstdint>

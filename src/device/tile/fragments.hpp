@@ -1,9 +1,9 @@
 // Where an element of a B operand lies in an image that mma.sync reads lane by lane.
 //
-// A lane of m16n8k16 holds of B (16 deep, 8 columns) the column g = lane / 4 at depths 2t, 2t + 1, 2t + 8, 2t + 9
-// with t = lane % 4; m16n8k8 holds the first two of them, and then the others. The image keeps those four halves of
-// the high plane and of the low plane side by side, 16 bytes a lane, 512 a warp: one 16-byte load feeds three products
-// and meets no bank conflict.
+// A lane of m16n8k16 holds of B (16 deep, 8 columns) the column g = lane / 4 at depths 2t, 2t + 1, 2t + 8, 2t
+// + 9 with t = lane % 4; m16n8k8 holds the first two of them, and then the others. The image keeps those four
+// halves of the high plane and of the low plane side by side, 16 bytes a lane, 512 a warp: one 16-byte load
+// feeds three products and meets no bank conflict.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Numbers of the mma forward kernels: instruction forms, tiles, the ring of slots, and the header of a key tile.
+// Numbers of the mma forward kernels: instruction forms, tiles, the ring of slots, and the header of a key
+// tile.
 #pragma once
 
 #include <cstddef>
@@ -8,17 +9,17 @@
 
 namespace runmax::mma_sync {
 
-// Which mma.sync multiplies, and how slots reach shared memory: 8 deep, fed by a warp of its own (sm_75); 16 deep, by
-// cp.async (sm_80).
+// Which mma.sync multiplies, and how slots reach shared memory: 8 deep, fed by a warp of its own (sm_75); 16
+// deep, by cp.async (sm_80).
 enum class Form { m16n8k8, m16n8k16 };
 
 struct ForwardTile {
-  int dim;      // head_dim and value_dim at most, padded with zero channels
-  int warps;    // that multiply, of 16 query rows each
-  int feeders;  // warps that copy
-  int slots;    // ring in shared memory
-  int query_steps_in_registers;  // of dim / 16: the planes of the other channels of Q lie in shared memory
-  int columns;  // groups of 8 keys, or of 8 value channels, that are multiplied at a time
+  int dim;                        // head_dim and value_dim at most, padded with zero channels
+  int warps;                      // that multiply, of 16 query rows each
+  int feeders;                    // warps that copy
+  int slots;                      // ring in shared memory
+  int query_steps_in_registers;   // of dim / 16: the planes of the other channels of Q lie in shared memory
+  int columns;                    // groups of 8 keys, or of 8 value channels, that are multiplied at a time
   int blocks_per_multiprocessor;  // that registers are kept few enough for
 
   constexpr int block_q() const { return 16 * warps; }

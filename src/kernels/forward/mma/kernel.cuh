@@ -1,4 +1,5 @@
-// FP32-grade attention by mma.sync: every warp attends to 16 query rows, a block of warps shares the key tiles.
+// FP32-grade attention by mma.sync: every warp attends to 16 query rows, a block of warps shares the key
+// tiles.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@
 
 namespace runmax::mma_sync {
 
-// d += a b for some groups of 8 columns, 16 rows, 16 deep. Neighbouring instructions have accumulators of their own.
+// d += a b for some groups of 8 columns, 16 rows, 16 deep. Neighbouring instructions have accumulators of
+// their own.
 template <Form form, int columns>
 __device__ inline void multiply(float (&d)[columns][4], const std::uint32_t (&a)[4],
                                 const std::uint32_t (&b)[columns][2]) {
@@ -30,8 +32,9 @@ __device__ inline void multiply(float (&d)[columns][4], const std::uint32_t (&a)
   }
 }
 
-// The three products of planes. The small ones have accumulators of their own: each addition inside the matrix unit
-// truncates what it adds to, and nobody should truncate the large sum more often than its own products ask for.
+// The three products of planes. The small ones have accumulators of their own: each addition inside the
+// matrix unit truncates what it adds to, and nobody should truncate the large sum more often than its own
+// products ask for.
 template <Form form, int columns>
 __device__ inline void multiply_planes(float (&large)[columns][4], float (&small)[columns][4],
                                        const std::uint32_t (&a_hi)[4], const std::uint32_t (&a_lo)[4],
@@ -67,11 +70,11 @@ struct Place {
   int warp, lane;
   __device__ explicit Place(int thread) : warp(thread / 32), lane(thread % 32) {}
   __device__ int row() const { return 16 * warp + lane / 4; }  // and 8 below, of the block's rows
-  __device__ int column() const { return lane % 4 * 2; }       // of each 8 keys or channels, and its neighbour
+  __device__ int column() const { return lane % 4 * 2; }  // of each 8 keys or channels, and its neighbour
 };
 
-// What the softmax reads of a tile's header: the scalars come along early, the rows of a wide tile when they are
-// wanted.
+// What the softmax reads of a tile's header: the scalars come along early, the rows of a wide tile when they
+// are wanted.
 struct TileScale {
   float key_unit, tile_exponent;
   std::int32_t flags;
@@ -86,7 +89,8 @@ struct TileScale {
   }
 };
 
-// What a thread keeps of its two rows between tiles. In shared memory, because the products have no registers to spare.
+// What a thread keeps of its two rows between tiles. In shared memory, because the products have no registers
+// to spare.
 struct ThreadRows {
   float query_unit[2];
 };
@@ -139,7 +143,8 @@ __global__ void __launch_bounds__(tile_of(form, dim).threads(), tile_of(form, di
     }
   Ring ring(shared + query_bytes(config), images, tiles * args.slots_per_tile());
   QueryPlanes<dim / 16, config.query_steps_in_registers> queries(shared);
-  bool suspicious = split_queries(queries, thread_rows[threadIdx.x].query_unit, args, work, 16 * place.warp, place.lane);
+  bool suspicious =
+      split_queries(queries, thread_rows[threadIdx.x].query_unit, args, work, 16 * place.warp, place.lane);
 
   const WarpKeys& keys = warp_keys[place.warp];
   if (place.lane == 0) warp_keys[place.warp] = WarpKeys(args, work.first_row + 16 * place.warp);
@@ -164,7 +169,8 @@ __global__ void __launch_bounds__(tile_of(form, dim).threads(), tile_of(form, di
     TileScale scale(*header);
     suspicious = suspicious || (scale.flags & is_suspicious) != 0;
 
-    // Some of the tile's keys at a time: the accumulators of the small products are needed for few registers' time.
+    // Some of the tile's keys at a time: the accumulators of the small products are needed for few registers'
+    // time.
     constexpr int columns = config.columns, passes = 8 / columns, steps_per_part = 4 * passes / parts;
     float s_reg[block_kv / 2] = {};
 #pragma unroll
@@ -218,7 +224,7 @@ __global__ void __launch_bounds__(tile_of(form, dim).threads(), tile_of(form, di
           const int at = 4 * pass + step;
           if (at % steps_per_part == 0) ring.fetch(at / steps_per_part);
           multiply_planes<form>(part, small_part, weights.hi[step], weights.lo[step],
-                                            fragments + tile::fragment_offset(columns * pass, step, 0));
+                                fragments + tile::fragment_offset(columns * pass, step, 0));
         }
 #pragma unroll
         for (int n = 0; n < columns; ++n)

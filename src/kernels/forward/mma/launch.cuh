@@ -1,4 +1,5 @@
-// Launch of the mma forward kernels: split the key tiles, attend, combine if the keys were split. Only enqueues.
+// Launch of the mma forward kernels: split the key tiles, attend, combine if the keys were split. Only
+// enqueues.
 #pragma once
 
 #include <string>
@@ -66,7 +67,8 @@ Status run(const Plan& plan, const Tensors& t, Workspace workspace, Stream opaqu
   const std::string name = plan.kernel;
   if (const std::int64_t tiles = args.batch * args.kv_heads * args.key_tiles; tiles > 0) {
     const LaunchShape shape{.blocks = 2 * tiles, .threads = split_threads};
-    if (Status status = launch_kernel((name + " split_kernel").c_str(), split_kernel<form>, shape, stream, args);
+    if (Status status =
+            launch_kernel((name + " split_kernel").c_str(), split_kernel<form>, shape, stream, args);
         !status.ok())
       return status;
   }

@@ -15,8 +15,8 @@ struct QueryFragment {
   std::uint32_t of[4];
 };
 
-// The planes of the first `kept` steps stay in registers. The others lie in shared memory, where each lane reads back
-// what it wrote, so that nobody waits for anybody.
+// The planes of the first `kept` steps stay in registers. The others lie in shared memory, where each lane
+// reads back what it wrote, so that nobody waits for anybody.
 template <int steps, int kept>
 struct QueryPlanes {
   QueryFragment hi_reg[kept > 0 ? kept : 1], lo_reg[kept > 0 ? kept : 1];

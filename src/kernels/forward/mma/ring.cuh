@@ -9,8 +9,9 @@
 
 namespace runmax::mma_sync {
 
-// The images of a run of key tiles are one stream of slots, which a block uses in turn: acquire() gives the next one to
-// every warp that multiplies, and while they use it, in `parts` parts, fetch() asks for a later one.
+// The images of a run of key tiles are one stream of slots, which a block uses in turn: acquire() gives the
+// next one to every warp that multiplies, and while they use it, in `parts` parts, fetch() asks for a later
+// one.
 inline constexpr int parts = 8;
 inline constexpr int part_bytes = slot_bytes / parts;
 
@@ -32,7 +33,8 @@ struct AsyncRing {
 
   __device__ const unsigned char* acquire() {
     ptx::cp_async_wait<config.slots - 2>();
-    ptx::named_barrier_sync<1, config.threads()>();  // everybody's bytes are there, and the slot before is free
+    ptx::named_barrier_sync<1,
+                            config.threads()>();  // everybody's bytes are there, and the slot before is free
     slot = slot + 1 == config.slots ? 0 : slot + 1;
     return slots + slot * slot_bytes;
   }
@@ -52,8 +54,8 @@ struct AsyncRing {
   }
 };
 
-// Without it one more warp copies through its registers, a slot ahead. (Copies between the multiplications of the other
-// warps are moved to their beginning by the compiler, where they wait for memory and spill.)
+// Without it one more warp copies through its registers, a slot ahead. (Copies between the multiplications of
+// the other warps are moved to their beginning by the compiler, where they wait for memory and spill.)
 template <ForwardTile config>
 struct FedRing {
   static_assert(config.slots == 2 && config.feeders == 1);
@@ -67,7 +69,14 @@ struct FedRing {
     slot ^= 1;
     return slots + slot * slot_bytes;
   }
-  __device__ void fetch(int) { __syncwarp(); }
+  // Nothing to ask for; but reads of later parts stay behind, where their registers are free.
+  __device__ void fetch(int) {
+#if __CUDA_ARCH__ >= 800
+    __threadfence_block();
+#else
+    __syncwarp();
+#endif
+  }
 
   // What the warp that copies does: a slot while the others use the one before.
   __device__ static void feed(unsigned char* shared, const unsigned char* images, int count, int lane) {

@@ -97,7 +97,7 @@ __device__ inline void split_keys(RowFacts& facts, const ForwardArguments& args,
   const Power2 unit(plane_exponent - exponent);
   constexpr int pieces_per_slot = slot_bytes / 16;
   const int pieces = args.key_slots * pieces_per_slot;
-#pragma unroll 4
+#pragma unroll 2
   for (int piece = static_cast<int>(threadIdx.x); piece < pieces; piece += split_threads) {
     const int slot = piece / pieces_per_slot, lane = piece % 32;
     const int key = tile::fragment_column(piece / 32 % 8, lane);
@@ -119,8 +119,8 @@ __device__ inline void split_keys(RowFacts& facts, const ForwardArguments& args,
   }
 }
 
-// V of one tile: one exponent for all of it, or one for each key where they differ by more than 2^10. Columns of
-// the image are channels, its depth is keys.
+// V of one tile: one exponent for all of it, or one for each key where they differ by more than 2^10. Columns
+// of the image are channels, its depth is keys.
 __device__ inline void split_values(RowFacts& facts, const ForwardArguments& args, const float* v,
                                     std::int64_t first_key, unsigned char* image, TileHeader& header) {
   look_at_rows(facts, args.v, v, first_key, args.keys.kv_len, args.value_dim);
@@ -129,7 +129,7 @@ __device__ inline void split_values(RowFacts& facts, const ForwardArguments& arg
   const bool narrow = __syncthreads_and(own == exponent_of_zero || own >= largest - 10) != 0;
   constexpr int pieces_per_slot = slot_bytes / 16;
   const int pieces = args.value_slots * pieces_per_slot;
-#pragma unroll 4
+#pragma unroll 2
   for (int piece = static_cast<int>(threadIdx.x); piece < pieces; piece += split_threads) {
     const int slot = piece / pieces_per_slot, lane = piece % 32;
     const int channel = slot * slot_channels + tile::fragment_column(piece / 32 % 8, lane);
@@ -138,8 +138,8 @@ __device__ inline void split_values(RowFacts& facts, const ForwardArguments& arg
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
       const int key = depth_of(first, c);
-      const bool inside = first_key + key < args.keys.kv_len && channel < args.value_dim &&
-                          facts.infinite[key] == 0;
+      const bool inside =
+          first_key + key < args.keys.kv_len && channel < args.value_dim && facts.infinite[key] == 0;
       const Power2 unit(plane_exponent - (narrow ? largest : facts.exponent[key]));
       x[c] = inside ? unit.times(v[(first_key + key) * args.v.row_stride + channel * args.v.channel_stride])
                     : 0.0f;
