@@ -26,7 +26,11 @@ function(runmax_warnings target)
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-restrict>
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${RUNMAX_WERROR}>>:-Werror>
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>
-    $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${RUNMAX_WERROR}>>:-Werror=all-warnings>
-    # A kernel that spills or keeps a stack frame does not compile.
+    $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${RUNMAX_WERROR}>>:-Werror=all-warnings>)
+endfunction()
+
+# For the library's kernels: one that spills registers or keeps a stack frame does not compile.
+function(runmax_no_spills target)
+  target_compile_options(${target} PRIVATE
     $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${RUNMAX_WERROR}>>:-Xptxas=--warn-on-spills,--warn-on-local-memory-usage>)
 endfunction()
