@@ -20,12 +20,6 @@ __device__ inline void named_barrier_sync(std::uint32_t id, std::uint32_t thread
   asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// The same with both known to the compiler, which then reserves that one barrier.
-template <int id, int threads>
-__device__ inline void named_barrier_sync() {
-  asm volatile("barrier.sync %0, %1;" ::"n"(id), "n"(threads) : "memory");
-}
-
 // griddepcontrol (sm_90): the next kernel of the stream may be launched from here on; and its wait until
 // every grid it depends on has completed and its memory is visible.
 __device__ inline void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "device/ptx/cp_async.cuh"
-#include "device/ptx/warpgroup.cuh"
+#include "device/ptx/named_barrier.cuh"
 #include "kernels/forward/mma/config.hpp"
 
 namespace runmax::mma_sync {
@@ -33,7 +33,7 @@ struct AsyncRing {
 
   __device__ const unsigned char* acquire() {
     ptx::cp_async_wait<config.slots - 2>();
-    ptx::named_barrier_sync<1,
+    ptx::block_barrier_sync<1,
                             config.threads()>();  // everybody's bytes are there, and the slot before is free
     slot = slot + 1 == config.slots ? 0 : slot + 1;
     return slots + slot * slot_bytes;
@@ -65,7 +65,7 @@ struct FedRing {
   __device__ FedRing(unsigned char* shared, const unsigned char*, int) : slots(shared) {}
 
   __device__ const unsigned char* acquire() {
-    ptx::named_barrier_sync<1, config.threads()>();
+    ptx::block_barrier_sync<1, config.threads()>();
     slot ^= 1;
     return slots + slot * slot_bytes;
   }
@@ -91,7 +91,7 @@ struct FedRing {
 #pragma unroll
         for (int p = 0; p < together; ++p) to[(first + p) * 32] = piece[p];
       }
-      ptx::named_barrier_sync<1, config.threads()>();
+      ptx::block_barrier_sync<1, config.threads()>();
     }
   }
 };
