@@ -167,6 +167,17 @@ def claim_repeats(folder):
     assert len(again["cases"]) == 1 and again["cases"][0]["message"] == failed[0]["message"]
 
 
+def claim_any_timed_call(folder):
+    """Whichever timed output is spoiled, by one element, it is found. Cases make at most 12 calls in a process."""
+    file = starter(folder)
+    right = file.read_text().replace('extern "C"', 'static int calls;\n\nextern "C"', 1)
+    for call in (13, 80, 81, 257, 400):
+        file.write_text(right.replace("  return 0;\n}", f"  if (++calls == {call}) o[sq * d - 1] += 0.01f;\n  return 0;\n}}"))
+        report = judged(file, "--max-n", 64)
+        assert report["verdict"] == "rejected" and report["diagnosis"] == "wrong-when-timed", (call, report["reason"])
+        assert "query row 63, head dimension 63" in report["reason"], (call, report["reason"])
+
+
 def claim_library(folder):
     """A built library, its manifest beside it, and a name that is the system's."""
     source = starter(folder)
