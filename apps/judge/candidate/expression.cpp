@@ -65,7 +65,8 @@ class Parser {
         if (by <= 0) complain("divides by " + std::to_string(static_cast<std::int64_t>(by)));
         if (!complaint_.empty()) return 0;
         const auto whole = static_cast<std::int64_t>(value), divisor = static_cast<std::int64_t>(by);
-        value = static_cast<double>(whole / divisor - (whole % divisor < 0 ? 1 : 0));
+        const std::int64_t quotient = whole / divisor - (whole % divisor < 0 ? 1 : 0);
+        value = static_cast<double>(quotient);
       } else {
         break;
       }

@@ -104,10 +104,11 @@ std::vector<float> Buffers::lse(std::size_t set) const {
 }
 
 std::string Buffers::written_outside(std::size_t set) const {
-  for (std::size_t i = 0; i < per_set_; ++i) {
-    const std::size_t at = per_set_ * set + i;
+  std::size_t at = per_set_ * set;
+  for (const char* name : output_names) {
     if (const auto byte = outputs_.touched_band(at))
-      return "it wrote " + place_words(*byte, outputs_.bytes(at), output_names[i]);
+      return "it wrote " + place_words(*byte, outputs_.bytes(at), name);
+    ++at;
   }
   return "";
 }

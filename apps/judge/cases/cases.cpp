@@ -68,7 +68,8 @@ class List {
     add("loud-every-tile", "every tile brings a new largest score, so the maximum moves each time",
         with_scores(
             [tile](std::int64_t j, std::int64_t) {
-              return static_cast<double>(j / tile) + (j % tile == tile / 2 ? 2.0 : 0.0);
+              const std::int64_t rank = j / tile + (j % tile == tile / 2 ? 2 : 0);
+              return static_cast<double>(rank);
             },
             0.25));
     add("rising", "scores rise strictly with the key", of_kind(InputKind::rising));

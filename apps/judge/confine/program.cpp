@@ -2,13 +2,13 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 
@@ -25,6 +25,7 @@ Result<ProgramResult> run_program(const std::vector<std::string>& arguments, con
   const std::string path = "PATH=" + std::string(search ? search : "/usr/bin:/bin"),
                     temporary = "TMPDIR=" + folder;
   std::vector<char*> words;
+  words.reserve(arguments.size() + 1);
   for (const std::string& one : arguments) words.push_back(const_cast<char*>(one.c_str()));
   words.push_back(nullptr);
   char language[] = "LANG=C";
