@@ -2,15 +2,17 @@
 // Finding: precision-bf16
 #include <cstring>
 
+#include <cstring>
+
 #include "online.hpp"
 
 struct PrecisionBf16 : Right {
-  // 8 bits, to the nearest and in a tie to the even one.
+  // 8 bits, ties to even.
   float operand(float value) const {
     std::uint32_t bits;
     std::memcpy(&bits, &value, sizeof bits);
-    bits = (bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u;
-    std::memcpy(&value, &bits, sizeof value);
+    bits = (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
+    std::memcpy(&value, &bits, sizeof bits);
     return value;
   }
 };

@@ -2,19 +2,19 @@
 // Finding: precision-fp16
 #include <cstring>
 
+#include <cstring>
+
 #include "online.hpp"
 
 struct PrecisionFp16 : Right {
-  // 11 bits, down to multiples of 2^-24: a number so large that its last bit is their unit is added and taken
-  // away. Infinity, from 65520 on, is left out.
+  // 11 bits, ties to even, down to multiples of 2^-24.
   float operand(float value) const {
+    if (std::abs(value) < 0x1p-14f) return (value + 0x1.8p-1f) - 0x1.8p-1f;
     std::uint32_t bits;
     std::memcpy(&bits, &value, sizeof bits);
-    bits &= 0x7f800000u;
-    float power;
-    std::memcpy(&power, &bits, sizeof power);
-    const float large = std::max(std::min(power, 0x1p100f) * 0x1p-10f, 0x1p-24f) * 0x1.8p23f;
-    return (value + large) - large;
+    bits = (bits + 0x0fffu + ((bits >> 13) & 1u)) & 0xffffe000u;
+    std::memcpy(&value, &bits, sizeof bits);
+    return value;
   }
 };
 

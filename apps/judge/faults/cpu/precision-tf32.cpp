@@ -2,6 +2,8 @@
 // Finding: precision-tf32
 #include <cstring>
 
+#include <cstring>
+
 #include "online.hpp"
 
 struct PrecisionTf32 : Right {
@@ -10,7 +12,7 @@ struct PrecisionTf32 : Right {
     std::uint32_t bits;
     std::memcpy(&bits, &value, sizeof bits);
     bits &= 0xffffe000u;
-    std::memcpy(&value, &bits, sizeof value);
+    std::memcpy(&value, &bits, sizeof bits);
     return value;
   }
 };
