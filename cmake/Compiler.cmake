@@ -29,8 +29,13 @@ function(runmax_warnings target)
     $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${RUNMAX_WERROR}>>:-Werror=all-warnings>)
 endfunction()
 
-# For the library's kernels: one that spills registers or keeps a stack frame does not compile.
+# For the library's kernels: one that spills registers or keeps a stack frame does not compile, nor one that ptxas makes
+# remarks about.
 function(runmax_no_spills target)
+  if(RUNMAX_WERROR)
+    set_target_properties(${target} PROPERTIES
+      CUDA_COMPILER_LAUNCHER "${PROJECT_SOURCE_DIR}/scripts/lib/no_ptxas_remarks;${CMAKE_CUDA_COMPILER_LAUNCHER}")
+  endif()
   target_compile_options(${target} PRIVATE
     $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${RUNMAX_WERROR}>>:-Xptxas=--warn-on-spills,--warn-on-local-memory-usage>)
 endfunction()
