@@ -33,8 +33,9 @@ endfunction()
 # remarks about.
 function(runmax_no_spills target)
   if(RUNMAX_WERROR)
-    set_target_properties(${target} PROPERTIES
-      CUDA_COMPILER_LAUNCHER "${PROJECT_SOURCE_DIR}/scripts/lib/no_ptxas_remarks;${CMAKE_CUDA_COMPILER_LAUNCHER}")
+    # Before the launcher of the whole build, if it has one: an empty word would be taken for the compiler.
+    set(launcher ${PROJECT_SOURCE_DIR}/scripts/lib/no_ptxas_remarks ${CMAKE_CUDA_COMPILER_LAUNCHER})
+    set_target_properties(${target} PROPERTIES CUDA_COMPILER_LAUNCHER "${launcher}")
   endif()
   target_compile_options(${target} PRIVATE
     $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${RUNMAX_WERROR}>>:-Xptxas=--warn-on-spills,--warn-on-local-memory-usage>)

@@ -115,13 +115,17 @@ Draw low_bits() {
   return [](const Problem& p, std::uint64_t seed, Inputs& out) {
     take(p, InputKind::normal, seed, out);
     // Channel 0 of K is 4 (1 + r / 4096), and of Q so large that r alone decides the score.
+    // The other channels are multiples of 1/8: their sum, and theirs with the large product, is exact in FP32 in any
+    // order, so that an honest kernel has no rounding that hides r.
     const auto large = static_cast<float>(4096 / effective_scale(p) / 4 * 2);
-    for (std::size_t i = 0; i < out.q.size(); i += static_cast<std::size_t>(p.head_dim)) out.q[i] = large;
+    const auto eighths = [](float x) { return std::nearbyint(8 * x) / 8; };
+    for (std::size_t i = 0; i < out.q.size(); ++i)
+      out.q[i] = i % static_cast<std::size_t>(p.head_dim) == 0 ? large : eighths(out.q[i]);
     each_kv_head(p, seed, out, [&](float* k, float*, Random) {
       for (std::int64_t j = 0; j < p.kv_len; ++j) {
         float* const key = k + j * p.head_dim;
         key[0] = 4 * (1 + key[0] / 4096);
-        for (std::int64_t c = 1; c < p.head_dim; ++c) key[c] *= 0.25f;
+        for (std::int64_t c = 1; c < p.head_dim; ++c) key[c] = eighths(0.25f * key[c]);
       }
     });
   };

@@ -1,5 +1,5 @@
 // Fault: the third call, and only that one, has a wrong element.
-// Finding: wrong-after-calls | wrong-when-timed
+// Finding: wrong-after-calls | wrong-when-timed | depends-on-old-memory
 #include "online.hpp"
 
 namespace {
