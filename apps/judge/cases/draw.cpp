@@ -115,8 +115,8 @@ Draw low_bits() {
   return [](const Problem& p, std::uint64_t seed, Inputs& out) {
     take(p, InputKind::normal, seed, out);
     // Channel 0 of K is 4 (1 + r / 4096), and of Q so large that r alone decides the score.
-    // The other channels are multiples of 1/8: their sum, and theirs with the large product, is exact in FP32 in any
-    // order, so that an honest kernel has no rounding that hides r.
+    // The other channels are multiples of 1/8: their sum, and theirs with the large product, is exact in FP32
+    // in any order, so that an honest kernel has no rounding that hides r.
     const auto large = static_cast<float>(4096 / effective_scale(p) / 4 * 2);
     const auto eighths = [](float x) { return std::nearbyint(8 * x) / 8; };
     for (std::size_t i = 0; i < out.q.size(); ++i)
