@@ -222,7 +222,9 @@ class OnlineRun {
 
   // Until the job that had the slot before is done.
   void wait_for_slot(const WorkList& list, const Job& job) const {
-    const std::int64_t before = job.index - schedule_.slots;
+    std::int64_t before = job.index - schedule_.slots;
+    // One without items, a sequence without queries, waited for nobody.
+    while (before >= 0 && list.work_at(before).items() == 0) before -= schedule_.slots;
     if (before < 0) return;
     const SequenceWork& w = list.work_at(before);
     if (w.merge_items > 0)
