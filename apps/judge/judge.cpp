@@ -203,7 +203,7 @@ Result<Report> judge(const std::string& path, const JudgeOptions& options) {
   report.build_command = build.command;
   report.build_output = build.output;
   report.build_seconds = build.seconds;
-  if (build.library.empty()) {
+  if (build.module.empty()) {
     report.verdict = Verdict::build_failed;
     report.reason = build.complaint;
     if (build.complaint.starts_with("exports-system-symbol")) report.diagnosis = "exports-system-symbol";
@@ -222,7 +222,7 @@ Result<Report> judge(const std::string& path, const JudgeOptions& options) {
   report.seed = options.seed ? *options.seed : std::random_device()() % 1000000000u;
 
   CaseOptions with;
-  with.library = build.library;
+  with.module = build.module;
   with.user = build.user;
   with.seed = report.seed;
   with.threads = options.helpers;
@@ -256,7 +256,7 @@ Result<Report> judge(const std::string& path, const JudgeOptions& options) {
   }
 
   TimingOptions timing;
-  timing.library = build.library;
+  timing.module = build.module;
   timing.user = build.user;
   timing.seed = report.seed;
   timing.threads = options.threads;

@@ -281,7 +281,7 @@ Result<Build> build_candidate(const Candidate& candidate) {
                         ", which is the system's: make it static, or give it another name";
     }
   }
-  if (build.complaint.empty()) build.library = at + library;
+  if (build.complaint.empty()) build.module = at + library;
   return build;
 }
 

@@ -46,7 +46,7 @@ Result<Candidate> read_candidate(const std::string& path);
 
 struct Build {
   TemporaryFolder folder;
-  std::string library;     // empty if it failed
+  std::string module;      // empty if it failed
   std::string command;     // what was run, with names instead of temporary paths
   std::string complaint;   // one line: why it failed
   std::string output;      // the compiler's own words, with the candidate's own line numbers

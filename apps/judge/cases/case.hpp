@@ -71,7 +71,7 @@ struct CaseResult {
 };
 
 struct CaseOptions {
-  std::string library;
+  std::string module;
   std::string symbol = "attention";
   std::uint32_t user = 0;  // id that the worker takes on; 0: the judge's own
   std::uint64_t seed = 0;

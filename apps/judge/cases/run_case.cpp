@@ -168,7 +168,7 @@ class Run {
       if (!truth.ok()) return truth.status();
       truths_[i] = std::move(truth.value());
     }
-    Result<Worker> started = Worker::start({options_.library, options_.symbol, options_.cores, options_.user},
+    Result<Worker> started = Worker::start({options_.module, options_.symbol, options_.cores, options_.user},
                                            buffers_.inputs(), buffers_.outputs());
     if (!started.ok()) return started.status();
     Worker worker = std::move(started.value());

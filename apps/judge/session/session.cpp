@@ -91,9 +91,9 @@ void Worker::kill_all() {
 Result<Worker> Worker::start(const WorkerOptions& options, const Arena& inputs, const Arena& outputs) {
   Worker worker;
   Setup setup;
-  if (options.library.size() >= sizeof setup.library || options.symbol.size() >= sizeof setup.symbol)
+  if (options.module.size() >= sizeof setup.module || options.symbol.size() >= sizeof setup.symbol)
     return Status(StatusCode::internal_error, "a path or a name is too long for a worker");
-  std::memcpy(setup.library, options.library.data(), options.library.size());
+  std::memcpy(setup.module, options.module.data(), options.module.size());
   std::memcpy(setup.symbol, options.symbol.data(), options.symbol.size());
   std::vector<Region> regions;
   for (std::size_t i = 0; i < inputs.count(); ++i) regions.push_back(inputs.region(i));

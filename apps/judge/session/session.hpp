@@ -13,7 +13,7 @@
 namespace runmax::judge {
 
 struct WorkerOptions {
-  std::string library;
+  std::string module;
   std::string symbol = "attention";
   std::int32_t cores = 1;
   std::uint32_t user = 0;                             // id to take on; 0: the judge's own

@@ -14,7 +14,7 @@
 namespace runmax::judge {
 
 struct TimingOptions {
-  std::string library, symbol = "attention";
+  std::string module, symbol = "attention";
   std::uint32_t user = 0;
   std::uint64_t seed = 0;
   int threads = 1;      // of the naive path; the candidate runs on as many cores

@@ -24,7 +24,7 @@ struct Region {
 constexpr std::size_t most_regions = 1024;
 
 struct Setup {
-  char library[512] = {};
+  char module[512] = {};
   char symbol[64] = {};
   Limits limits;
   std::int32_t cores = 0;  // CPUs it may run on; 0 is all

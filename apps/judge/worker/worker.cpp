@@ -121,7 +121,7 @@ int serve(const Setup& setup, const std::vector<Region>& regions, Confinement co
   catch_faults();
 
   std::string complaint;
-  const std::unique_ptr<Runner> runner = make_host_runner(setup.library, setup.symbol, complaint);
+  const std::unique_ptr<Runner> runner = make_host_runner(setup.module, setup.symbol, complaint);
   if (!runner) return refuse(complaint);
   message.kind = Kind::ready;
   message.confinement = confinement;
