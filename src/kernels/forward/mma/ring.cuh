@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "device/ptx/cp_async.cuh"
+#include "device/ptx/async_copy.cuh"
 #include "device/ptx/named_barrier.cuh"
 #include "kernels/forward/mma/config.hpp"
 
@@ -32,7 +32,7 @@ struct AsyncRing {
   }
 
   __device__ const unsigned char* acquire() {
-    ptx::cp_async_wait<config.slots - 2>();
+    ptx::copy_async_wait<config.slots - 2>();
     ptx::block_barrier_sync<1,
                             config.threads()>();  // everybody's bytes are there, and the slot before is free
     slot = slot + 1 == config.slots ? 0 : slot + 1;
@@ -45,10 +45,10 @@ struct AsyncRing {
     if (left > 0)
       for (int piece = static_cast<int>(threadIdx.x); piece < part_bytes / 16; piece += config.threads()) {
         const int at = part * part_bytes + piece * 16;
-        ptx::cp_async_16(slots + into * slot_bytes + at, source + at);
+        ptx::copy_async_16(slots + into * slot_bytes + at, source + at, 16);
       }
     if (part < parts - 1) return;
-    ptx::cp_async_commit();  // an empty group where nothing is left keeps the count
+    ptx::copy_async_commit();  // an empty group where nothing is left keeps the count
     --left;
     source += slot_bytes;
   }
