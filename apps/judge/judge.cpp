@@ -249,7 +249,7 @@ Result<Report> judge(const std::string& path, const JudgeOptions& options) {
     report.why_not_timed = "a wrong answer has no time";
     return report;
   }
-  report.reason = fmt::format("every case passed: {} cases", report.cases.size());
+  report.reason = fmt::format("every case passed: {}", report.cases.size());
   if (!options.only_case.empty()) {
     report.why_not_timed = "one case was asked for";
     return report;

@@ -201,6 +201,17 @@ TEST(CpuForms, BitsDoNotDependOnTheNumberOfThreads) {
   }
 }
 
+// A sequence without queries has no work: whose memory a job takes over is then told by the one before it.
+TEST(CpuForms, SequencesWithoutQueriesHoldNobodysMemoryBack) {
+  const Problem p = problem_of("hq4:hk2:varlen=37/37,1/3000,0/5,228/200,97/0,5/5,1/1,300/300:d24:causal");
+  const HostOperands in = check::form_operands(p, drawn_for(p));
+  const check::Answer one = run_form(p, in, 1);
+  for (int repeat = 0; repeat < 100; ++repeat)
+    for (const int threads : {2, 3, 7})
+      ASSERT_TRUE(same_bits(run_form(p, in, threads).o.storage, one.o.storage))
+          << threads << " threads, repeat " << repeat;
+}
+
 TEST(CpuForms, TheGatesAcceptThem) {
   for (const char* text :
        {"hq4:hk2:varlen=37/137,1/300,0/5,128/200,9/0:d24:causal",
