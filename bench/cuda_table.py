@@ -5,7 +5,9 @@ usage: bench/cuda_table.py --program PROGRAM --out FOLDER --name NAME [--no-peer
 
   --name       FOLDER/NAME-bench.json and FOLDER/NAME-bench.txt are written
   --no-peers   without PyTorch (bench/peers_cuda.py, in the python3 of this PATH)
-  --only       these measurements alone; if one with a target is not among them, the record says that it is a part
+  --only       these measurements alone; if one with a target is not among them, the record says that it is a part.
+               exp2 and ceilings are programs beside PROGRAM that write records of their own, FOLDER/NAME-exp2.json and
+               FOLDER/NAME-ceilings.json
   --kernel     kernels to time, separated by commas, instead of what plan picks
 
 The record has every `runmax bench` record whole and the figures derived from them. Exit code 1 if a bench failed; a
@@ -39,9 +41,14 @@ MEASUREMENTS = [
     *(Measurement(f"many-heads-{dim}", "events",
                   [many_heads(heads, dim, length, causal) for length in (1024, 4096, 16384) for causal in (False, True)],
                   "--time-limit", "12") for heads, dim in ((32, 64), (16, 128))),
+    Measurement("options", "events", ["b4:h32:q4096:d64:window=511,0", "h8:q4096:d256", "h8:q4096:d64:softcap=30"],
+                "--cache", "warm", "--time-limit", "4"),
     Measurement("sixteen-bit", "events", ["b4:h32:q4096:d64:bf16", "b4:h16:q4096:d128:bf16", "b4:h16:q4096:d128:f16"],
                 "--cache", "warm", "--time-limit", "4"),
 ]
+
+# Programs that print a record themselves.
+PROGRAMS = {"exp2": "cuda_exp2", "ceilings": "cuda_ceilings"}
 
 # problem: (figure, bound); a time is to be at most its bound, everything else at least.
 TARGETS = {
@@ -70,6 +77,18 @@ def run(measurement, arguments):
     if done.returncode not in (0, 1) or not done.stdout.strip():
         raise SystemExit(f"cuda_table: {shown} ended with {done.returncode}")
     return {"name": measurement.name, "command": shown, "refused": False, "record": json.loads(done.stdout)}
+
+
+def keep_record(name, arguments):
+    """Runs one of PROGRAMS. The ceilings are those of Hopper: elsewhere there are none to keep."""
+    program = arguments.program.parent / PROGRAMS[name]
+    done = subprocess.run([str(program)], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode == 4:
+        return
+    if done.returncode != 0:
+        raise SystemExit(f"cuda_table: {program} ended with {done.returncode}")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / f"{arguments.name}-{name}.json").write_text(done.stdout)
 
 
 def paired(numerator, denominator):
@@ -143,10 +162,16 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--kernel", default="")
     arguments = parser.parse_args()
-    only = set(arguments.only.split(",")) if arguments.only else {m.name for m in MEASUREMENTS}
-    unknown = only - {m.name for m in MEASUREMENTS}
+    names = [*(m.name for m in MEASUREMENTS), *PROGRAMS]
+    only = set(arguments.only.split(",")) if arguments.only else set(names)
+    unknown = only - set(names)
     if unknown:
-        parser.error(f"--only: the measurements are {', '.join(m.name for m in MEASUREMENTS)}, got {', '.join(unknown)}")
+        parser.error(f"--only: the measurements are {', '.join(names)}, got {', '.join(unknown)}")
+    for name in PROGRAMS:
+        if name in only:
+            keep_record(name, arguments)
+    if only <= set(PROGRAMS):
+        return 0
     runs = [run(m, arguments) for m in MEASUREMENTS if m.name in only]
     records = [one["record"] for one in runs if one["record"]]
     if not records:

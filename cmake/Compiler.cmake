@@ -30,8 +30,12 @@ function(runmax_warnings target)
 endfunction()
 
 # For the library's kernels: one that spills registers or keeps a stack frame does not compile, nor one that ptxas makes
-# remarks about.
+# remarks about. With a limit on waits, which prints before it traps and so needs a stack, it does.
 function(runmax_no_spills target)
+  if(RUNMAX_WAIT_LIMIT)
+    target_compile_definitions(${target} PRIVATE RUNMAX_WAIT_LIMIT=${RUNMAX_WAIT_LIMIT})
+    return()
+  endif()
   if(RUNMAX_WERROR)
     # Before the launcher of the whole build, if it has one: an empty word would be taken for the compiler.
     set(launcher ${PROJECT_SOURCE_DIR}/scripts/lib/no_ptxas_remarks ${CMAKE_CUDA_COMPILER_LAUNCHER})

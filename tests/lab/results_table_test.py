@@ -165,6 +165,60 @@ class ResultsTable(unittest.TestCase):
         self.assertIn("| `q256:d64` | `cuda_x` | 4.2 µs ± 1.0 % | 2.5 | 0.250 of tensor/3 | 1.234 ms | 0.0123 | 0.500 | "
                       "torch math, 20.0 µs | 4.50 | time, us ≤ 5 | met |", (self.root / "README.md").read_text())
 
+    def gpu(self):
+        figures = [{"work": work, "kernel": "cuda_x", "time_us": us, "spread": 0.01, "tflops": 2.5, "share_of_limit": 0.25,
+                    "limit": "tensor/3", "cold_us": None, "gates": {}, "targets": [],
+                    "peers": [{"name": "torch math", "time_us": 2e4, "over_runmax": 4.5}] if us < 10 else []}
+                   for work, us in (("q256:d64", 4.25), ("q512:d64", 8.0), ("q1024:d64", 4567.8))]
+        return {**self.bench(self.hash()), "schema": "runmax.gpu_table", "machine": {"name": "A GPU", "simd": "sm_90"},
+                "limits": {"fma_flops_per_s": 64e12}, "figures": figures}
+
+    def test_a_short_table_has_the_problems_that_its_marker_names(self):
+        self.record = self.gpu()
+        self.write()
+        readme = self.root / "README.md"
+        readme.write_text(README.replace("lab.json", "lab.json q1024:d64 q256:d64"))
+        self.assertEqual(self.table().returncode, 0)
+        rows = [line for line in readme.read_text().splitlines() if line.startswith("| `")]
+        self.assertEqual(rows, ["| `q1024:d64` | `cuda_x` | 4.568 ms | 2.5 | – | – | – |",
+                                "| `q256:d64` | `cuda_x` | 4.2 µs | 2.5 | torch math | 20.000 ms | 4.50 |"])
+        self.assertEqual(self.table("--check").returncode, 0)
+
+    def test_a_short_table_of_a_problem_without_figure_or_of_another_record_is_refused(self):
+        marker = README.replace("lab.json", "lab.json q2048:d64")
+        (self.root / "README.md").write_text(marker)
+        for record, word in ((self.gpu(), "q2048:d64"), (self.bench(self.hash()), "runmax.bench_table")):
+            self.record = record
+            self.write()
+            done = self.table()
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(word, done.stderr)
+            self.assertEqual((self.root / "README.md").read_text(), marker)
+
+    def test_a_table_in_the_notes_of_a_kernel(self):
+        self.record = {**self.bench(self.hash()), "schema": "runmax.ceilings",
+                       "rows": [{"what": "a load", "value": 1234.5, "unit": "cycles", "spread": 0.01},
+                                {"what": "products at once", "value": 16.0, "unit": "products", "spread": 0.0}]}
+        self.write()
+        notes = self.root / FOLDER / "NOTES.md"
+        notes.write_text(README)
+        (self.root / "README.md").write_text("# x\n")
+        self.assertEqual(self.table().returncode, 0)
+        self.assertIn("| a load | 1234 ± 1.0 % | cycles |\n| products at once | 16 | products |", notes.read_text())
+        self.assertIn("(../../../results/lab.json)", notes.read_text())
+
+    def test_a_table_of_a_gpus_exponentials(self):
+        row = {"function": "exp", "computes": "e^x", "used_by": "", "arguments": 1000, "worst_ulp": 1.5, "worst_at": -0.25,
+               "largest_flushed_to_zero": 0.0, "per_cycle": 15.96, "spread": 0.001}
+        self.record = {**self.bench(self.hash()), "schema": "runmax.cuda_exp2", "truth": "doubles",
+                       "machine": {"name": "A GPU", "simd": "sm_90"},
+                       "rows": [row, {**row, "function": "nothing", "computes": ""}]}
+        self.write()
+        self.assertEqual(self.table().returncode, 0)
+        text = (self.root / "README.md").read_text()
+        self.assertIn("| exp | e^x | – | 1.500 | -0.25 | – | 16.0 ± 0.1 % |", text)
+        self.assertIn("| nothing | – | – | – | – | – | 16.0 ± 0.1 % |", text)
+
     def test_a_table_of_exponentials(self):
         self.record = {"schema": "runmax.exp2", "version": 1, "commit": "0123456789ab", "compiler": "GNU 12.2.0",
                        "date": "2026-01-02T03:04:05Z", "machine": {"name": "A CPU", "simd": "AVX2"},

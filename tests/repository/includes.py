@@ -72,8 +72,10 @@ RULES = {
     "apps/page/": ([PUBLIC, "apps/"], ["fmt", "json"]),
     "page/": ([PUBLIC, "lesson/costs.hpp"], []),
     "apps/lab/gpu/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/", "lesson/", "src/kernels/"], ["cuda", "fmt"]),
-    "bench/": ([PUBLIC, "bench/", "apps/measure/", "lesson/statistics.hpp", "src/kernels/forward/cpu/exp2-inl.hpp"],
-               ["highway", "json", "intrinsics", "oracles"]),
+    "bench/": ([PUBLIC, "bench/", "apps/measure/", "lesson/statistics.hpp", "src/kernels/forward/cpu/exp2-inl.hpp",
+                "src/device/"], ["highway", "json", "intrinsics", "oracles", "cuda"]),
+    "bench/ceilings/": ([PUBLIC, "bench/", "apps/measure/", "lesson/statistics.hpp", "src/device/",
+                         "src/kernels/forward/hopper/"], ["json", "cuda"]),
     "tests/install/consumer/": ([PUBLIC], []),
     "tests/": ([""], list(THIRD_PARTY) + ["system"]),
 }
@@ -95,7 +97,7 @@ GENERATED = {"measure/build_info.hpp"}
 
 # CUDA host calls belong to the runtime, to kernels' launch code and to what measures a GPU.
 CUDA_CALL = re.compile(r"\bcu(da)?[A-Z]\w+\s*\(")
-CUDA_CALLERS = re.compile(r"^(src/runtime/|src/kernels/.*\.(cu|cuh)$|apps/(bench|lab|measure)/gpu/|lesson/.*\.cuh?$|tests/.*\.(cu|cpp|hpp|cuh)$)")
+CUDA_CALLERS = re.compile(r"^(src/runtime/|src/kernels/.*\.(cu|cuh)$|apps/(bench|lab|measure)/gpu/|bench/|lesson/.*\.cuh?$|tests/.*\.(cu|cpp|hpp|cuh)$)")
 
 
 def rule_for(path):
