@@ -336,11 +336,14 @@ std::string hint_of(const Problem& p, const inputs::HostInputs& drawn, const std
   return "";
 }
 
-void round_to(DType dtype, inputs::HostInputs& drawn) {
+void round_to(DType dtype, std::vector<float>& values) {
   if (dtype != DType::f16 && dtype != DType::bf16) return;
   const Format16 format = dtype == DType::f16 ? format_f16 : format_bf16;
-  for (std::vector<float>* values : {&drawn.q, &drawn.k, &drawn.v})
-    for (float& value : *values) value = decode16(format, encode16(format, static_cast<double>(value)));
+  for (float& value : values) value = decode16(format, encode16(format, static_cast<double>(value)));
+}
+
+void round_to(DType dtype, inputs::HostInputs& drawn) {
+  for (std::vector<float>* values : {&drawn.q, &drawn.k, &drawn.v}) round_to(dtype, *values);
 }
 
 Result<CheckReport> check_problem(const Problem& problem, const DeviceFacts& facts,

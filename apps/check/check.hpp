@@ -70,6 +70,7 @@ int worker_count(const DeviceFacts& facts, std::int32_t threads);
 
 // Each value as it is stored in that type; 16-bit types lose some of a drawn value.
 void round_to(DType dtype, inputs::HostInputs& drawn);
+void round_to(DType dtype, std::vector<float>& values);
 
 // A failure is the status of a broken problem, of a forced kernel that refuses, or of the device.
 Result<CheckReport> check_problem(const Problem& problem, const DeviceFacts& facts,

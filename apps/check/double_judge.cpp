@@ -30,14 +30,15 @@ double with_low_bits(float value) {
   return static_cast<double>(value) * (1.0 + more);
 }
 
+std::vector<double> with_low_bits(const std::vector<float>& values) {
+  std::vector<double> wide;
+  wide.reserve(values.size());
+  for (const float value : values) wide.push_back(with_low_bits(value));
+  return wide;
+}
+
 DoubleInputs double_inputs(const inputs::HostInputs& drawn) {
-  const auto widened = [](const std::vector<float>& values) {
-    std::vector<double> wide;
-    wide.reserve(values.size());
-    for (const float value : values) wide.push_back(with_low_bits(value));
-    return wide;
-  };
-  return {widened(drawn.q), widened(drawn.k), widened(drawn.v), drawn.lengths};
+  return {with_low_bits(drawn.q), with_low_bits(drawn.k), with_low_bits(drawn.v), drawn.lengths};
 }
 
 void judge_double(const Problem& p, const DoubleInputs& data, const std::vector<std::int64_t>& rows,

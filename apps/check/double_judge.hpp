@@ -20,6 +20,8 @@ struct DoubleInputs {
 // A drawn value with 24 more bits behind its own, a function of the value alone.
 double with_low_bits(float value);
 
+std::vector<double> with_low_bits(const std::vector<float>& values);
+
 // The drawn data of an f64 problem.
 DoubleInputs double_inputs(const inputs::HostInputs& drawn);
 

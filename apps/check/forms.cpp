@@ -55,6 +55,11 @@ HostTensor pool_of(const Problem& p, const std::vector<float>& drawn, std::int64
   return pool;
 }
 
+// Of f64: the bits that no f32 holds.
+void add_low_bits(HostTensor& tensor) {
+  for (const float value : tensor.storage) tensor.wide.push_back(with_low_bits(value));
+}
+
 // Mask, bias, slopes, sink and dropout's state, where the problem has them.
 void add_options(const Problem& p, const inputs::HostOptions& options, HostOperands& in) {
   if (p.mask) {
@@ -146,9 +151,21 @@ HostTensor rows_of_queries(const Problem& p, std::int64_t dim) {
 HostOperands form_operands(const Problem& p, const inputs::HostInputs& drawn) {
   HostOperands in = float_operands(p, drawn);
   if (p.dtype != DType::f64) return in;
-  for (HostTensor* tensor : {&in.q, &in.k, &in.v})
-    for (const float value : tensor->storage) tensor->wide.push_back(with_low_bits(value));
+  for (HostTensor* tensor : {&in.q, &in.k, &in.v}) add_low_bits(*tensor);
   return in;
+}
+
+HostTensor form_dout(const Problem& p, const std::vector<float>& drawn) {
+  HostTensor dout;
+  if (p.varlen.empty()) {
+    dout = packed_tensor({p.batch, p.query_heads, p.query_len, p.value_dim}, drawn);
+  } else {
+    std::vector<std::int64_t> lengths;
+    for (const SequenceLengths& of : p.varlen) lengths.push_back(of.query_len);
+    dout = packed_sequences(drawn, p.query_heads, p.query_len, p.value_dim, lengths);
+  }
+  if (p.dtype == DType::f64) add_low_bits(dout);
+  return dout;
 }
 
 HostTensor form_o(const Problem& p) { return rows_of_queries(p, p.value_dim); }

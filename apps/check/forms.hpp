@@ -27,6 +27,9 @@ HostOperands form_operands(const Problem& problem, const inputs::HostInputs& dra
 HostTensor form_o(const Problem& problem);
 HostTensor form_lse(const Problem& problem);
 
+// dO, drawn as (batch, query_heads, query_len, value_dim), in the form of O.
+HostTensor form_dout(const Problem& problem, const std::vector<float>& drawn);
+
 // The dense problem that one batch element is: its lengths, without the form it comes in.
 Problem element_problem(const Problem& problem, const SequenceLengths& lengths);
 
@@ -34,6 +37,17 @@ Problem element_problem(const Problem& problem, const SequenceLengths& lengths);
 inline std::int64_t form_index(const Problem& problem, const HostTensor& tensor, const SequencePlace& place,
                                std::int64_t b, std::int64_t h, std::int64_t i) {
   return problem.varlen.empty() ? tensor.index(b, h, i, 0) : tensor.index(0, h, place.query_start + i, 0);
+}
+
+// The same for key j of K, V or their gradients; `page_table` is that of the operands.
+inline std::int64_t form_key_index(const Problem& problem, const HostTensor& tensor,
+                                   const SequencePlace& place, const HostTensor& page_table, std::int64_t b,
+                                   std::int64_t h, std::int64_t j) {
+  if (problem.page_size > 0) {
+    const auto page = static_cast<std::int64_t>(page_table.at(b, 0, 0, j / problem.page_size));
+    return tensor.index(page, h, j % problem.page_size, 0);
+  }
+  return problem.varlen.empty() ? tensor.index(b, h, j, 0) : tensor.index(0, h, place.kv_start + j, 0);
 }
 
 }  // namespace runmax::check

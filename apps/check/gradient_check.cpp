@@ -4,7 +4,9 @@
 #include <atomic>
 #include <cstring>
 #include <thread>
+#include <type_traits>
 
+#include "check/double_judge.hpp"
 #include "check/forms.hpp"
 #include "check/reference_options.hpp"
 #include "gate/gradient_gate.hpp"
@@ -51,24 +53,6 @@ class Guarded {
     if (trespass.empty() && bytes_ > 0 && std::memcmp(payload(), encode(tensor).data(), bytes_) != 0)
       trespass = std::string(name) + ": the input was changed";
   }
-  // The output; what lies between its elements must still be poison.
-  HostTensor take(const char* name, const HostTensor& like, std::string& trespass) const {
-    HostTensor output = like;
-    if (bytes_ > 0) std::memcpy(output.storage.data(), payload(), bytes_);
-    std::vector<bool> reached(output.storage.size(), false);
-    for (std::int64_t b = 0; b < like.shape[0]; ++b)
-      for (std::int64_t h = 0; h < like.shape[1]; ++h)
-        for (std::int64_t i = 0; i < like.shape[2]; ++i)
-          for (std::int64_t c = 0; c < like.shape[3]; ++c)
-            reached[static_cast<std::size_t>(like.index(b, h, i, c))] = true;
-    for (std::size_t n = 0; n < reached.size() && trespass.empty(); ++n) {
-      const unsigned char* at = payload() + n * sizeof(float);
-      if (!reached[n] && (at[0] & at[1] & at[2] & at[3]) != 0xFF)
-        trespass = std::string(name) + ": the padding between its elements was written, at element " +
-                   std::to_string(n) + " of its memory";
-    }
-    return output;
-  }
 
  private:
   std::size_t bytes_, offset_ = 0;
@@ -94,118 +78,176 @@ struct SharedSums {
   std::vector<SharedSum> bias, sink;
 };
 
+gate::GradientType gradient_type(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return gate::gradient_f16;
+    case DType::bf16:
+      return gate::gradient_bf16;
+    case DType::f64:
+      return gate::gradient_f64;
+    default:
+      return gate::gradient_f32;
+  }
+}
+
 struct Gates {
   gate::GradientGate dq, dk, dv, dbias, dsink;
   explicit Gates(const Problem& p)
-      : dq("dq", longest_sum(p)),
-        dk("dk", longest_sum(p)),
-        dv("dv", longest_sum(p)),
-        dbias("dbias", std::max(longest_sum(p), p.batch * p.query_heads * p.query_len)),
-        dsink("dsink", std::max(longest_sum(p), p.batch * p.query_len)) {}
+      : dq("dq", longest_sum(p), gradient_type(p.dtype)),
+        dk("dk", longest_sum(p), gradient_type(p.dtype)),
+        dv("dv", longest_sum(p), gradient_type(p.dtype)),
+        dbias("dbias", std::max(longest_sum(p), p.batch * p.query_heads * p.query_len),
+              gradient_type(p.dtype)),
+        dsink("dsink", std::max(longest_sum(p), p.batch * p.query_len), gradient_type(p.dtype)) {}
+};
+
+// The elements of a tensor of f64 (T = double) or of any other type.
+template <class T>
+const T* elements_of(const HostTensor& tensor) {
+  if constexpr (std::is_same_v<T, double>)
+    return tensor.wide.data();
+  else
+    return tensor.storage.data();
+}
+
+// What the gradients are of: the numbers that the kernels were given, dense, and where they lay.
+template <class T>
+struct GradientData {
+  const Problem& p;
+  const T *q, *k, *v, *dout;  // (batch, heads, length, dim)
+  const inputs::HostOptions& options;
+  const HostTensor &o, &lse, &page_table;  // page_table: if there is one
+  std::vector<SequencePlace> places;
+  const GradientCoverage& coverage;
 };
 
 // One KV head of the reference: the rows of its query heads, head after head, and its keys.
+template <class Real>
 struct HeadReference {
-  std::vector<reference::RowGradient<double>> rows;
-  reference::KeyGradients<double> keys;
+  std::vector<reference::RowGradient<Real>> rows;
+  reference::KeyGradients<Real> keys;
 };
 
-// Where the pieces of a head lie in packed arrays.
-struct HeadPlace {
-  const Problem& p;
-  std::int64_t batch, kv_head;
+// One KV head of one batch element.
+template <class T, class Real>
+class HeadCheck {
+ public:
+  HeadCheck(const GradientData<T>& data, std::int64_t batch, std::int64_t kv_head)
+      : data_(data),
+        p_(data.p),
+        place_(data.places[static_cast<std::size_t>(batch)]),
+        own_(element_problem(p_, place_.lengths)),
+        batch_(batch),
+        kv_head_(kv_head),
+        rows_(reference::sampled_rows(own_.query_len, data.coverage.rows)),
+        keys_(reference::sampled_rows(own_.kv_len, data.coverage.keys)) {}
 
-  std::int64_t query_head(std::int64_t g) const { return kv_head * group_of(p) + g; }
-  std::int64_t query_row(std::int64_t g) const {
-    return (batch * p.query_heads + query_head(g)) * p.query_len;
+  HeadReference<Real> reference() const {
+    HeadReference<Real> result{{}, {static_cast<std::int64_t>(keys_.size()), p_.head_dim, p_.value_dim}};
+    const bool whole = data_.coverage.whole;
+    for (std::int64_t g = 0; g < group_of(p_); ++g) {
+      const std::int64_t h = query_head(g);
+      const reference::Head<T> head = this->head(h);
+      reference::GradientReference<Real> reference(head);
+      reference.set_least_output(gradient_type(p_.dtype).least_output());
+      const reference::ScoreOptions options = reference_options(
+          p_, data_.options, batch_, h, diagonal_offset(p_.causal, own_.query_len, own_.kv_len));
+      if (whole && p_.bias) reference.keep_score_gradients();
+      const reference::Matrix<T> dout{data_.dout + query_row(h) * p_.value_dim, p_.value_dim, 1};
+      for (const std::int64_t i : rows_) {
+        result.rows.emplace_back();
+        reference.row(head, dout, i, visible(i), result.rows.back(), whole ? &result.keys : nullptr, options);
+      }
+      if (whole) continue;
+      const reference::Matrix<T> o{row_of(data_.o, h, 0), data_.o.strides[2], data_.o.strides[3]};
+      for (std::int64_t i = 0; i < own_.query_len; ++i)
+        reference.saved_row(head, dout, o, i, visible(i), static_cast<Real>(*row_of(data_.lse, h, i)), keys_,
+                            result.keys, options);
+    }
+    return result;
   }
-  std::int64_t key_row() const { return (batch * p.kv_heads + kv_head) * p.kv_len; }
-  reference::Head<float> head(const inputs::HostInputs& in, std::int64_t g) const {
-    return {{in.q.data() + query_row(g) * p.head_dim, p.head_dim, 1},
-            {in.k.data() + key_row() * p.head_dim, p.head_dim, 1},
-            {in.v.data() + key_row() * p.value_dim, p.value_dim, 1},
-            p.query_len,
-            p.kv_len,
-            p.head_dim,
-            p.value_dim,
-            effective_scale(p)};
+
+  void gate(const HeadReference<Real>& want, const GradientAnswer& got, Gates& gates) const {
+    for (std::int64_t g = 0; g < group_of(p_); ++g)
+      for (std::size_t r = 0; r < rows_.size(); ++r)
+        gates.dq.add_row(batch_, query_head(g), rows_[r],
+                         want.rows[static_cast<std::size_t>(g) * rows_.size() + r],
+                         row_of(got.dq, query_head(g), rows_[r]), got.dq.strides[3]);
+    const auto head_dim = static_cast<std::size_t>(p_.head_dim),
+               value_dim = static_cast<std::size_t>(p_.value_dim);
+    for (std::size_t n = 0; n < keys_.size(); ++n) {
+      gates.dk.add_key(batch_, kv_head_, keys_[n], want.keys.dk, want.keys.dk_magnitude,
+                       want.keys.dk_score_magnitude, n * head_dim, head_dim, key_of(got.dk, keys_[n]),
+                       got.dk.strides[3]);
+      gates.dv.add_key(batch_, kv_head_, keys_[n], want.keys.dv, want.keys.dv_magnitude,
+                       want.keys.dv_score_magnitude, n * value_dim, value_dim, key_of(got.dv, keys_[n]),
+                       got.dv.strides[3]);
+    }
   }
-  reference::Keys keys(std::int64_t i) const {
-    const KeyRange range = visible_keys(p.causal, p.window, p.query_len, p.kv_len, i);
+
+  // What the head gives to dBias and dSink.
+  void add_shared(const HeadReference<Real>& want, SharedSums& sums) const {
+    for (std::int64_t g = 0; g < group_of(p_); ++g) {
+      const std::int64_t h = query_head(g);
+      const OptionRows bias(data_.options.bias_shape, batch_, h);
+      for (std::int64_t i = 0; i < own_.query_len; ++i) {
+        const auto& row = want.rows[static_cast<std::size_t>(g * own_.query_len + i)];
+        const auto s = static_cast<double>(row.score_magnitude);
+        for (std::int64_t j = 0; j < own_.kv_len && p_.bias; ++j)
+          sums.bias[bias.place(i, j)].add(
+              static_cast<double>(row.score_gradient[static_cast<std::size_t>(j)]),
+              static_cast<double>(row.score_gradient_magnitude[static_cast<std::size_t>(j)]), s);
+        if (p_.sink)
+          sums.sink[static_cast<std::size_t>(h)].add(static_cast<double>(row.sink),
+                                                     static_cast<double>(row.sink_magnitude), s);
+      }
+    }
+  }
+
+  // Marks the keys of dK or dV that the head has.
+  void mark_keys(const HostTensor& tensor, std::vector<bool>& marked) const {
+    for (std::int64_t j = 0; j < own_.kv_len && tensor.shape[3] > 0; ++j)
+      for (std::int64_t c = 0; c < tensor.shape[3]; ++c)
+        marked[static_cast<std::size_t>(key_index(tensor, j) + c * tensor.strides[3])] = true;
+  }
+
+ private:
+  std::int64_t query_head(std::int64_t g) const { return kv_head_ * group_of(p_) + g; }
+  std::int64_t query_row(std::int64_t h) const { return (batch_ * p_.query_heads + h) * p_.query_len; }
+  reference::Head<T> head(std::int64_t h) const {
+    const std::int64_t key_row = (batch_ * p_.kv_heads + kv_head_) * p_.kv_len;
+    return {{data_.q + query_row(h) * p_.head_dim, p_.head_dim, 1},
+            {data_.k + key_row * p_.head_dim, p_.head_dim, 1},
+            {data_.v + key_row * p_.value_dim, p_.value_dim, 1},
+            own_.query_len,
+            own_.kv_len,
+            p_.head_dim,
+            p_.value_dim,
+            effective_scale(p_)};
+  }
+  reference::Keys visible(std::int64_t i) const {
+    const KeyRange range = visible_keys(p_.causal, p_.window, own_.query_len, own_.kv_len, i);
     return {range.begin, range.end};
   }
+  std::int64_t key_index(const HostTensor& tensor, std::int64_t j) const {
+    return form_key_index(p_, tensor, place_, data_.page_table, batch_, kv_head_, j);
+  }
+  const T* row_of(const HostTensor& tensor, std::int64_t h, std::int64_t i) const {
+    if (tensor.elements() == 0) return elements_of<T>(tensor);
+    return elements_of<T>(tensor) + form_index(p_, tensor, place_, batch_, h, i);
+  }
+  const T* key_of(const HostTensor& tensor, std::int64_t j) const {
+    return elements_of<T>(tensor) + (tensor.shape[3] > 0 ? key_index(tensor, j) : 0);
+  }
+
+  const GradientData<T>& data_;
+  const Problem& p_;
+  SequencePlace place_;
+  Problem own_;  // the dense problem of the batch element
+  std::int64_t batch_, kv_head_;
+  std::vector<std::int64_t> rows_, keys_;
 };
-
-HeadReference reference_of(const HeadPlace& place, const inputs::HostInputs& in,
-                           const std::vector<float>& dout, const HostTensor& o, const HostTensor& lse,
-                           bool whole, const std::vector<std::int64_t>& rows,
-                           const std::vector<std::int64_t>& keys) {
-  const Problem& p = place.p;
-  HeadReference result{{}, {static_cast<std::int64_t>(keys.size()), p.head_dim, p.value_dim}};
-  for (std::int64_t g = 0; g < group_of(p); ++g) {
-    const reference::Head<float> head = place.head(in, g);
-    reference::GradientReference<double> reference(head);
-    const reference::ScoreOptions options = reference_options(
-        p, in.options, place.batch, place.query_head(g), diagonal_offset(p.causal, p.query_len, p.kv_len));
-    if (whole && p.bias) reference.keep_score_gradients();
-    const reference::Matrix<float> dout_rows{dout.data() + place.query_row(g) * p.value_dim, p.value_dim, 1};
-    for (const std::int64_t i : rows) {
-      result.rows.emplace_back();
-      reference.row(head, dout_rows, i, place.keys(i), result.rows.back(), whole ? &result.keys : nullptr,
-                    options);
-    }
-    if (whole) continue;
-    const std::int64_t h = place.query_head(g);
-    const reference::Matrix<float> o_rows{
-        o.storage.data() + (p.value_dim > 0 ? o.index(place.batch, h, 0, 0) : 0), o.strides[2], o.strides[3]};
-    for (std::int64_t i = 0; i < p.query_len; ++i)
-      reference.saved_row(head, dout_rows, o_rows, i, place.keys(i),
-                          static_cast<double>(lse.at(place.batch, h, i)), keys, result.keys, options);
-  }
-  return result;
-}
-
-void add_head(const HeadPlace& place, const HeadReference& want, const std::vector<std::int64_t>& rows,
-              const std::vector<std::int64_t>& keys, const GradientAnswer& got, Gates& gates) {
-  const Problem& p = place.p;
-  const auto element = [](const HostTensor& tensor, std::int64_t b, std::int64_t h, std::int64_t i) {
-    return tensor.storage.data() + (tensor.shape[3] > 0 ? tensor.index(b, h, i, 0) : 0);
-  };
-  for (std::int64_t g = 0; g < group_of(p); ++g)
-    for (std::size_t r = 0; r < rows.size(); ++r)
-      gates.dq.add_row(place.batch, place.query_head(g), rows[r],
-                       want.rows[static_cast<std::size_t>(g) * rows.size() + r],
-                       element(got.dq, place.batch, place.query_head(g), rows[r]), got.dq.strides[3]);
-  const auto head_dim = static_cast<std::size_t>(p.head_dim),
-             value_dim = static_cast<std::size_t>(p.value_dim);
-  for (std::size_t n = 0; n < keys.size(); ++n) {
-    gates.dk.add_key(place.batch, place.kv_head, keys[n], want.keys.dk, want.keys.dk_magnitude,
-                     want.keys.dk_score_magnitude, n * head_dim, head_dim,
-                     element(got.dk, place.batch, place.kv_head, keys[n]), got.dk.strides[3]);
-    gates.dv.add_key(place.batch, place.kv_head, keys[n], want.keys.dv, want.keys.dv_magnitude,
-                     want.keys.dv_score_magnitude, n * value_dim, value_dim,
-                     element(got.dv, place.batch, place.kv_head, keys[n]), got.dv.strides[3]);
-  }
-}
-
-// What a head gives to dBias and dSink.
-void add_shared(const HeadPlace& place, const HeadReference& want, const inputs::HostOptions& options,
-                SharedSums& sums) {
-  const Problem& p = place.p;
-  for (std::int64_t g = 0; g < group_of(p); ++g) {
-    const std::int64_t h = place.query_head(g);
-    const OptionRows bias(options.bias_shape, place.batch, h);
-    for (std::int64_t i = 0; i < p.query_len; ++i) {
-      const auto& row = want.rows[static_cast<std::size_t>(g * p.query_len + i)];
-      for (std::int64_t j = 0; j < p.kv_len && p.bias; ++j)
-        sums.bias[bias.place(i, j)].add(row.score_gradient[static_cast<std::size_t>(j)],
-                                        row.score_gradient_magnitude[static_cast<std::size_t>(j)],
-                                        row.score_magnitude);
-      if (p.sink)
-        sums.sink[static_cast<std::size_t>(h)].add(row.sink, row.sink_magnitude, row.score_magnitude);
-    }
-  }
-}
 
 void gate_shared(const std::vector<SharedSum>& sums, const std::array<std::int64_t, 4>& shape,
                  const HostTensor& got, gate::GradientGate& gate) {
@@ -214,7 +256,61 @@ void gate_shared(const std::vector<SharedSum>& sums, const std::array<std::int64
     for (std::int64_t h = 0; h < shape[1]; ++h)
       for (std::int64_t i = 0; i < shape[2]; ++i)
         for (std::int64_t j = 0; j < shape[3]; ++j, ++n)
-          gate.add_element(b, h, i, j, sums[n].want, sums[n].magnitude, sums[n].weighed, got.storage[n]);
+          gate.add_element(b, h, i, j, sums[n].want, sums[n].magnitude, sums[n].weighed,
+                           got.value(b, h, i, j));
+}
+
+// What no batch element uses of K and V has a gradient of 0.
+void gate_unused(const HostTensor& got, const std::vector<bool>& used, gate::GradientGate& gate) {
+  for (std::int64_t b = 0; b < got.shape[0]; ++b)
+    for (std::int64_t h = 0; h < got.shape[1]; ++h)
+      for (std::int64_t j = 0; j < got.shape[2]; ++j)
+        for (std::int64_t c = 0; c < got.shape[3]; ++c)
+          if (!used[static_cast<std::size_t>(got.index(b, h, j, c))])
+            gate.add_element(b, h, j, c, 0, 0, 0, got.value(b, h, j, c));
+}
+
+// Everything that the gates are asked about, head by head.
+template <class T, class Real>
+void add_all(const GradientData<T>& data, int threads, const std::vector<GradientAnswer>& answers,
+             std::vector<Gates>& gates, SharedSums& shared,
+             const std::function<void(const std::string&)>& progress) {
+  const Problem& p = data.p;
+  const std::int64_t heads = p.batch * p.kv_heads;
+  // A few heads at a time, so that memory is that of a few.
+  const std::int64_t together = std::max(threads, 1);
+  for (std::int64_t first = 0; first < heads; first += together) {
+    if (progress)
+      progress("gradient reference: KV head " + std::to_string(first + 1) + " of " + std::to_string(heads));
+    const std::int64_t count = std::min(together, heads - first);
+    std::vector<HeadReference<Real>> wanted(static_cast<std::size_t>(count));
+    std::atomic<std::int64_t> next{0};
+    const auto head = [&](std::int64_t n) {
+      return HeadCheck<T, Real>(data, (first + n) / p.kv_heads, (first + n) % p.kv_heads);
+    };
+    const auto work = [&] {
+      for (std::int64_t n = next++; n < count; n = next++)
+        wanted[static_cast<std::size_t>(n)] = head(n).reference();
+    };
+    std::vector<std::thread> pool;
+    for (std::int64_t t = 1; t < count; ++t) pool.emplace_back(work);
+    work();
+    for (std::thread& thread : pool) thread.join();
+    for (std::int64_t n = 0; n < count; ++n) {
+      const HeadReference<Real>& want = wanted[static_cast<std::size_t>(n)];
+      if (data.coverage.whole) head(n).add_shared(want, shared);
+      for (std::size_t a = 0; a < answers.size(); ++a) head(n).gate(want, answers[a], gates[a]);
+    }
+  }
+  if (p.page_size == 0 && !p.seqused) return;
+  for (std::size_t a = 0; a < answers.size(); ++a)
+    for (const auto& [tensor, gate] :
+         {std::pair{&answers[a].dk, &gates[a].dk}, std::pair{&answers[a].dv, &gates[a].dv}}) {
+      std::vector<bool> used(tensor->storage.size(), false);
+      for (std::int64_t n = 0; n < heads; ++n)
+        HeadCheck<T, Real>(data, n / p.kv_heads, n % p.kv_heads).mark_keys(*tensor, used);
+      gate_unused(*tensor, used, *gate);
+    }
 }
 
 }  // namespace
@@ -229,10 +325,8 @@ bool GradientReport::accepted() const {
   return any;
 }
 
-Result<GradientAnswer> run_backward_trapped(const Plan& plan, const HostOperands& in, const HostTensor& o,
-                                            const HostTensor& lse, const HostTensor& dout,
-                                            const HostTensor& dq, const HostTensor& dk,
-                                            const HostTensor& dv) {
+Result<GradientAnswer> run_backward_trapped(const Plan& plan, HostOperands in, HostTensor o, HostTensor lse,
+                                            HostTensor dout, HostTensor dq, HostTensor dk, HostTensor dv) {
   const Device device;
   struct Operand {
     const char* name;
@@ -241,8 +335,11 @@ Result<GradientAnswer> run_backward_trapped(const Plan& plan, const HostOperands
     TensorView* view;
   };
   const Problem& p = plan.problem;
-  const HostTensor dbias = p.bias ? packed_tensor(in.bias.shape) : HostTensor{};
-  const HostTensor dsink = p.sink ? packed_tensor(in.sink.shape) : HostTensor{};
+  HostTensor dbias = p.bias ? packed_tensor(in.bias.shape) : HostTensor{};
+  HostTensor dsink = p.sink ? packed_tensor(in.sink.shape) : HostTensor{};
+  for (HostTensor* tensor : {&in.q, &in.k, &in.v, &o, &dout, &dq, &dk, &dv}) tensor->dtype = p.dtype;
+  if (p.dtype == DType::f64)
+    for (HostTensor* tensor : {&lse, &dbias, &dsink}) tensor->dtype = DType::f64;
   Tensors tensors;
   Gradients gradients;
   std::vector<Operand> inputs, outputs;
@@ -262,6 +359,8 @@ Result<GradientAnswer> run_backward_trapped(const Plan& plan, const HostOperands
   input("bias", in.bias, tensors.bias, p.bias);
   input("alibi_slopes", in.alibi_slopes, tensors.alibi_slopes, p.alibi);
   input("sink", in.sink, tensors.sink, p.sink);
+  input("page_table", in.page_table, tensors.page_table, p.page_size > 0);
+  input("kv_lengths", in.kv_lengths, tensors.kv_lengths, p.seqused);
   output("dq", dq, gradients.dq);
   output("dk", dk, gradients.dk);
   output("dv", dv, gradients.dv);
@@ -291,7 +390,7 @@ Result<GradientAnswer> run_backward_trapped(const Plan& plan, const HostOperands
                      : name == "dv"    ? answer.dv
                      : name == "dbias" ? answer.dbias
                                        : answer.dsink;
-    to = operand.memory.take(operand.name, operand.tensor, answer.trespass);
+    to = take_output(operand.name, operand.memory.payload(), operand.tensor, answer.trespass);
   }
   return answer;
 }
@@ -310,7 +409,8 @@ Result<GradientAnswer> run_backward_trapped(const Plan& plan, const HostTensor& 
 GradientCoverage gradient_coverage(const Problem& p, std::int64_t asked) {
   // A pair costs the five products and their sizes.
   const double pair = 4.0 * static_cast<double>(p.head_dim + p.value_dim) + 16;
-  const double all = visible_pairs(p) * pair;
+  // The reference of f64 computes in long double, which has no vectors.
+  const double all = visible_pairs(p) * pair * (p.dtype == DType::f64 ? 16 : 1);
   if (asked == 0 && all <= reference_budget) return {true, p.query_len, p.kv_len};
   std::int64_t samples = asked;
   if (samples == 0) {
@@ -327,38 +427,23 @@ void judge_gradients(const Problem& p, const inputs::HostInputs& drawn, const st
                      int threads, const std::vector<GradientAnswer>& answers,
                      std::vector<KernelReport>& reports,
                      const std::function<void(const std::string&)>& progress) {
-  const std::vector<std::int64_t> rows = reference::sampled_rows(p.query_len, coverage.rows),
-                                  keys = reference::sampled_rows(p.kv_len, coverage.keys);
   std::vector<Gates> gates(answers.size(), Gates(p));
   SharedSums shared;
   shared.bias.resize(drawn.options.bias.size());
   shared.sink.resize(drawn.options.sink.size());
-  const std::int64_t heads = p.batch * p.kv_heads;
-  // A few heads at a time, so that memory is that of a few.
-  const std::int64_t together = std::max(threads, 1);
-  for (std::int64_t first = 0; first < heads; first += together) {
-    if (progress)
-      progress("gradient reference: KV head " + std::to_string(first + 1) + " of " + std::to_string(heads));
-    const std::int64_t count = std::min(together, heads - first);
-    std::vector<HeadReference> wanted(static_cast<std::size_t>(count));
-    std::atomic<std::int64_t> next{0};
-    const auto place = [&](std::int64_t n) {
-      return HeadPlace{p, (first + n) / p.kv_heads, (first + n) % p.kv_heads};
-    };
-    const auto work = [&] {
-      for (std::int64_t n = next++; n < count; n = next++)
-        wanted[static_cast<std::size_t>(n)] =
-            reference_of(place(n), drawn, dout, o, lse, coverage.whole, rows, keys);
-    };
-    std::vector<std::thread> pool;
-    for (std::int64_t t = 1; t < count; ++t) pool.emplace_back(work);
-    work();
-    for (std::thread& thread : pool) thread.join();
-    for (std::int64_t n = 0; n < count && coverage.whole; ++n)
-      add_shared(place(n), wanted[static_cast<std::size_t>(n)], drawn.options, shared);
-    for (std::int64_t n = 0; n < count; ++n)
-      for (std::size_t a = 0; a < answers.size(); ++a)
-        add_head(place(n), wanted[static_cast<std::size_t>(n)], rows, keys, answers[a], gates[a]);
+  const HostTensor page_table = p.page_size > 0 ? form_operands(p, drawn).page_table : HostTensor{};
+  const auto add = [&]<class T, class Real>(const T* q, const T* k, const T* v, const T* wide_dout, Real) {
+    const GradientData<T> data{
+        p, q, k, v, wide_dout, drawn.options, o, lse, page_table, places_of(p, drawn), coverage};
+    add_all<T, Real>(data, threads, answers, gates, shared, progress);
+  };
+  if (p.dtype == DType::f64) {
+    const DoubleInputs wide = double_inputs(drawn);
+    const std::vector<double> wide_dout = with_low_bits(dout);
+    // A reference in double would err as much as what it judges.
+    add(wide.q.data(), wide.k.data(), wide.v.data(), wide_dout.data(), 0.0L);
+  } else {
+    add(drawn.q.data(), drawn.k.data(), drawn.v.data(), dout.data(), 0.0);
   }
   for (std::size_t a = 0; a < answers.size(); ++a) {
     reports[a].gates.clear();
@@ -392,10 +477,6 @@ Result<GradientReport> check_gradients(const Problem& problem, const DeviceFacts
   if (options.rows < 0)
     return Status(StatusCode::invalid_argument,
                   "rows: must be at least 0 (0 is automatic), got " + std::to_string(options.rows));
-  if (problem.dtype != DType::f32)
-    return Status(StatusCode::unsupported, "check: --backward judges gradients in f32, got " +
-                                               std::string(dtype_name(problem.dtype)) + " (" +
-                                               to_text(problem) + ")");
   GradientReport report;
   report.problem = problem;
   report.facts = facts;
@@ -429,11 +510,12 @@ Result<GradientReport> check_gradients(const Problem& problem, const DeviceFacts
                   "check: " + to_text(problem) + " has no gradient, so there is nothing to compare");
 
   if (options.progress) options.progress("drawing inputs");
-  const inputs::HostInputs drawn = inputs::draw(problem);
-  const std::vector<float> dout = inputs::draw_dout(problem);
+  inputs::HostInputs drawn = inputs::draw(problem);
+  std::vector<float> dout = inputs::draw_dout(problem);
+  round_to(problem.dtype, drawn);
+  round_to(problem.dtype, dout);
   const Problem& p = problem;
   const HostOperands operands = form_operands(p, drawn);
-  const HostTensor dout_tensor = packed_tensor({p.batch, p.query_heads, p.query_len, p.value_dim}, dout);
   if (options.progress) options.progress("running forward");
   Result<Answer> forward =
       run_kernel(problem, facts, {"", options.threads, 0}, operands, form_o(p), form_lse(p));
@@ -446,8 +528,8 @@ Result<GradientReport> check_gradients(const Problem& problem, const DeviceFacts
   std::vector<KernelReport> ran;
   for (const Plan& planned : plans) {
     if (options.progress) options.progress("running " + planned.kernel);
-    Result<GradientAnswer> answer =
-        run_backward_trapped(planned, operands, o, lse, dout_tensor, operands.q, operands.k, operands.v);
+    Result<GradientAnswer> answer = run_backward_trapped(planned, operands, o, lse, form_dout(p, dout),
+                                                         operands.q, operands.k, operands.v);
     if (!answer.ok()) return answer.status();
     KernelReport line;
     line.kernel = planned.kernel;

@@ -21,10 +21,10 @@ struct GradientAnswer {
 
 // Runs a backward plan with every trap set: the outputs hold NaN, the workspace 0xFF, guard bytes lie round
 // each of them, and the inputs must be as they were. `o` and `lse` are what forward gave. The outputs get the
-// shape and strides of `dq`, `dk` and `dv`; their contents are not used. CPU only.
-Result<GradientAnswer> run_backward_trapped(const Plan& plan, const HostOperands& in, const HostTensor& o,
-                                            const HostTensor& lse, const HostTensor& dout,
-                                            const HostTensor& dq, const HostTensor& dk, const HostTensor& dv);
+// shape and strides of `dq`, `dk` and `dv`; their contents are not used. All become the types that the
+// problem asks for. CPU only.
+Result<GradientAnswer> run_backward_trapped(const Plan& plan, HostOperands in, HostTensor o, HostTensor lse,
+                                            HostTensor dout, HostTensor dq, HostTensor dk, HostTensor dv);
 Result<GradientAnswer> run_backward_trapped(const Plan& plan, const HostTensor& q, const HostTensor& k,
                                             const HostTensor& v, const HostTensor& o, const HostTensor& lse,
                                             const HostTensor& dout, const HostTensor& dq,

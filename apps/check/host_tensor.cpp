@@ -1,5 +1,6 @@
 #include "check/host_tensor.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "problem/format16.hpp"
@@ -80,6 +81,27 @@ void decode(const unsigned char* memory, HostTensor& tensor) {
         break;
     }
   }
+}
+
+HostTensor take_output(const char* name, const unsigned char* memory, const HostTensor& like,
+                       std::string& trespass) {
+  HostTensor output = like;
+  if (output.storage.empty()) return output;
+  decode(memory, output);
+  std::vector<bool> reached(output.storage.size(), false);
+  for (std::int64_t b = 0; b < like.shape[0]; ++b)
+    for (std::int64_t h = 0; h < like.shape[1]; ++h)
+      for (std::int64_t i = 0; i < like.shape[2]; ++i)
+        for (std::int64_t c = 0; c < like.shape[3]; ++c)
+          reached[static_cast<std::size_t>(like.index(b, h, i, c))] = true;
+  const auto size = static_cast<std::size_t>(dtype_bytes(output.dtype));
+  for (std::size_t at = 0; at < reached.size() && trespass.empty(); ++at) {
+    const unsigned char* bytes = memory + at * size;
+    if (!reached[at] && std::any_of(bytes, bytes + size, [](unsigned char byte) { return byte != 0xFF; }))
+      trespass = std::string(name) + ": the padding between its elements was written, at element " +
+                 std::to_string(at) + " of its memory";
+  }
+  return output;
 }
 
 }  // namespace runmax::check

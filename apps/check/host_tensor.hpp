@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "runmax/tensor.hpp"
@@ -56,6 +57,11 @@ std::vector<unsigned char> encode(const HostTensor& tensor);
 
 // The other way: values from memory, in `storage`, and for f64 also in `wide`.
 void decode(const unsigned char* memory, HostTensor& tensor);
+
+// An output that was full of 0xFF before the call, from memory. Bytes written between its elements are noted
+// in `trespass`, unless something else was before.
+HostTensor take_output(const char* name, const unsigned char* memory, const HostTensor& like,
+                       std::string& trespass);
 
 // Packed in the given layout; `values`, if not empty, are its elements in that layout's order.
 inline HostTensor packed_tensor(std::array<std::int64_t, 4> shape, std::vector<float> values = {},

@@ -231,7 +231,7 @@ Result<Inputs> read_inputs(const RunArguments& a) {
     if (!forms.ok()) return forms.status();
     result.forms = std::move(forms).value();
     if (a.dout.empty()) return result;
-    Result<NamedArray> dout = read_one({"--dout", a.dout}, files::Precision::f32);
+    Result<NamedArray> dout = read_one({"--dout", a.dout}, precision(a));
     if (!dout.ok()) return dout.status();
     result.dout = std::move(dout).value();
     return result;
@@ -250,7 +250,7 @@ Result<Inputs> read_inputs(const RunArguments& a) {
   }
   for (const files::TensorEntry& entry : tensors.value()) {
     if (entry.name != "dout") continue;
-    Result<files::FloatArray> array = files::tensor_to_f32(tensors.value(), "dout");
+    Result<files::FloatArray> array = files::tensor_to_f32(tensors.value(), "dout", precision(a));
     if (!array.ok()) return named(array.status());
     result.dout = NamedArray{source + "tensor 'dout'", std::move(array).value()};
   }
@@ -272,7 +272,9 @@ Result<DType> compute_type(const RunArguments& a, const Inputs& in) {
     return DType::f32;
   }
   const files::Element element = in.q.array.stored;
-  for (const NamedArray* array : {&in.k, &in.v})
+  std::vector<const NamedArray*> others{&in.k, &in.v};
+  if (in.dout) others.push_back(&*in.dout);
+  for (const NamedArray* array : others)
     if (array->array.stored != element)
       return usage(array->source + ": must have the type of q, got " +
                    files::element_name(array->array.stored) + " and " + files::element_name(element) +
@@ -288,14 +290,6 @@ Result<DType> compute_type(const RunArguments& a, const Inputs& in) {
       return DType::f32;
   }
 }
-
-files::Element element_of(DType dtype) {
-  return dtype == DType::f16    ? files::Element::f16
-         : dtype == DType::bf16 ? files::Element::bf16
-         : dtype == DType::f64  ? files::Element::f64
-                                : files::Element::f32;
-}
-DType lse_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 // An input's elements in the type they are computed in; `storage` holds them if they have to be made.
 std::span<std::byte> input_bytes(NamedArray& array, DType dtype, std::vector<std::byte>& storage) {
@@ -411,8 +405,10 @@ Result<Answer> compute(const Plan& plan, const DeviceFacts& facts, const RunArgu
   for (Placed* array : {&o, &lse})
     if (Status copied = array->to_host(); !copied.ok()) return copied;
   if (!in.dout) return answer;
-  Result<GradientArrays> gradients = compute_gradients(p, facts, arguments, tensors, *in.dout, layout,
-                                                       in.q.array.shape, in.k.array.shape, in.v.array.shape);
+  std::vector<std::byte> dout_storage;
+  Result<GradientArrays> gradients =
+      compute_gradients(p, facts, arguments, tensors, *in.dout, input_bytes(*in.dout, p.dtype, dout_storage),
+                        layout, in.q.array.shape, in.k.array.shape, in.v.array.shape);
   if (!gradients.ok()) return gradients.status();
   answer.gradients = std::move(gradients).value();
   return answer;
@@ -434,11 +430,11 @@ Status write_outputs(const RunArguments& a, const Answer& answer, const OutputSh
   if (!a.in.empty()) {
     std::vector<files::TensorHeader> tensors{{"o", shapes.o, shapes.o_element},
                                              {"lse", shapes.lse, shapes.lse_element}};
-    for (const NamedGradient& gradient : gradients) tensors.push_back({gradient.name, gradient.shape});
+    for (const NamedGradient& gradient : gradients)
+      tensors.push_back({gradient.name, gradient.shape, gradient.element});
     const std::string header = files::safetensors_header(tensors);
     std::vector<files::Bytes> pieces{bytes_of(header), answer.o, answer.lse};
-    for (const NamedGradient& gradient : gradients)
-      pieces.push_back(std::as_bytes(std::span(gradient.values)));
+    for (const NamedGradient& gradient : gradients) pieces.push_back(gradient.values);
     if (Status status = out.add(a.out, pieces); !status.ok()) return status;
     return out.commit();
   }
@@ -450,9 +446,8 @@ Status write_outputs(const RunArguments& a, const Answer& answer, const OutputSh
   }
   for (const NamedGradient& gradient : gradients) {
     if (gradient.path.empty()) continue;
-    const std::string header = files::npy_header(gradient.shape);
-    if (Status status = out.add(gradient.path, {bytes_of(header), std::as_bytes(std::span(gradient.values))});
-        !status.ok())
+    const std::string header = files::npy_header(gradient.shape, gradient.element);
+    if (Status status = out.add(gradient.path, {bytes_of(header), gradient.values}); !status.ok())
       return status;
   }
   return out.commit();
@@ -555,7 +550,7 @@ nlohmann::ordered_json report(const RunArguments& a, const Inputs& in, const Pla
           json["outputs"].push_back({{"name", gradient.name},
                                      {"file", a.in.empty() ? gradient.path : a.out},
                                      {"shape", gradient.shape},
-                                     {"dtype", "f32"}});
+                                     {"dtype", files::element_name(gradient.element)}});
   }
   if (verdict) {
     json["check"] = to_json(verdict->kernel);
@@ -625,9 +620,6 @@ ExitCode run_command(const RunArguments& arguments) {
   if (!dtype.ok()) return complain(dtype.status());
   problem.dtype = dtype.value();
 
-  if (in.dout && problem.dtype != DType::f32)
-    return complain(usage("--dout: gradients of " + std::string(dtype_name(problem.dtype)) +
-                          " arrays are computed in FP32: add --dtype f32"));
   Result<Plan> planned =
       plan(problem, device.value().facts,
            {.kernel = arguments.kernel, .threads = arguments.threads, .num_splits = arguments.num_splits});

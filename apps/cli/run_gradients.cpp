@@ -22,13 +22,13 @@ std::vector<std::pair<const char*, const std::string*>> gradient_paths(const Run
 }
 
 std::vector<NamedGradient> named_gradients(const RunArguments& a, const GradientArrays& arrays) {
-  std::vector<NamedGradient> named{{"--dq", "dq", a.dq, arrays.dq, arrays.dq_shape},
-                                   {"--dk", "dk", a.dk, arrays.dk, arrays.dk_shape},
-                                   {"--dv", "dv", a.dv, arrays.dv, arrays.dv_shape}};
+  std::vector<NamedGradient> named{{"--dq", "dq", a.dq, arrays.dq, arrays.dq_shape, arrays.element},
+                                   {"--dk", "dk", a.dk, arrays.dk, arrays.dk_shape, arrays.element},
+                                   {"--dv", "dv", a.dv, arrays.dv, arrays.dv_shape, arrays.element}};
   if (!arrays.dbias_shape.empty())
-    named.push_back({"--dbias", "dbias", a.dbias, arrays.dbias, arrays.dbias_shape});
+    named.push_back({"--dbias", "dbias", a.dbias, arrays.dbias, arrays.dbias_shape, arrays.shared_element});
   if (!arrays.dsink_shape.empty())
-    named.push_back({"--dsink", "dsink", a.dsink, arrays.dsink, arrays.dsink_shape});
+    named.push_back({"--dsink", "dsink", a.dsink, arrays.dsink, arrays.dsink_shape, arrays.shared_element});
   return named;
 }
 
@@ -55,7 +55,8 @@ Status check_gradient_paths(const RunArguments& a) {
 
 Result<GradientArrays> compute_gradients(const Problem& p, const DeviceFacts& facts,
                                          const RunArguments& arguments, const Tensors& forward,
-                                         const NamedArray& dout, Layout layout, const files::Shape& q_shape,
+                                         const NamedArray& dout, std::span<const std::byte> dout_bytes,
+                                         Layout layout, const files::Shape& q_shape,
                                          const files::Shape& k_shape, const files::Shape& v_shape) {
   const files::Shape wanted = output_shape(q_shape, p);
   if (dout.array.shape != wanted)
@@ -63,33 +64,34 @@ Result<GradientArrays> compute_gradients(const Problem& p, const DeviceFacts& fa
                  files::shape_text(wanted) + ", got " + files::shape_text(dout.array.shape));
   Result<Plan> planned = plan_backward(p, facts, {.kernel = "", .threads = arguments.threads});
   if (!planned.ok()) return planned.status();
-  const auto count = [](std::int64_t elements) { return static_cast<std::size_t>(elements); };
   GradientArrays result;
   result.kernel = planned.value().kernel;
+  result.element = element_of(p.dtype);
+  result.shared_element = element_of(lse_type(p.dtype));
   result.dq_shape = q_shape;
   result.dk_shape = k_shape;
   result.dv_shape = v_shape;
-  result.dq.resize(count(p.batch * p.query_heads * p.query_len * p.head_dim));
-  result.dk.resize(count(p.batch * p.kv_heads * p.kv_len * p.head_dim));
-  result.dv.resize(count(p.batch * p.kv_heads * p.kv_len * p.value_dim));
-  const auto view = [&](const std::vector<float>& data, const files::Shape& shape) {
-    return packed_view(data.data(), DType::f32, canonical_shape(shape, layout), layout);
+  // A view of an output, with memory of its size.
+  const auto output = [](std::vector<std::byte>& data, DType dtype, std::array<std::int64_t, 4> shape,
+                         Layout of) {
+    TensorView view = packed_view(nullptr, dtype, shape, of);
+    data.resize(static_cast<std::size_t>(view.elements() * dtype_bytes(dtype)));
+    view.data = data.data();
+    return view;
   };
   Gradients gradients;
-  gradients.dout = view(dout.array.values, dout.array.shape);
-  gradients.dq = view(result.dq, q_shape);
-  gradients.dk = view(result.dk, k_shape);
-  gradients.dv = view(result.dv, v_shape);
+  gradients.dout = packed_view(dout_bytes.data(), p.dtype, canonical_shape(dout.array.shape, layout), layout);
+  gradients.dq = output(result.dq, p.dtype, canonical_shape(q_shape, layout), layout);
+  gradients.dk = output(result.dk, p.dtype, canonical_shape(k_shape, layout), layout);
+  gradients.dv = output(result.dv, p.dtype, canonical_shape(v_shape, layout), layout);
   if (p.bias) {
     const auto& shape = forward.bias.shape;
     result.dbias_shape = {shape[0], shape[1], shape[2], shape[3]};
-    result.dbias.resize(count(forward.bias.elements()));
-    gradients.dbias = packed_view(result.dbias.data(), DType::f32, shape, Layout::bhsd);
+    gradients.dbias = output(result.dbias, lse_type(p.dtype), shape, Layout::bhsd);
   }
   if (p.sink) {
     result.dsink_shape = {p.query_heads};
-    result.dsink.resize(count(p.query_heads));
-    gradients.dsink = packed_view(result.dsink.data(), DType::f32, {1, p.query_heads, 1, 1}, Layout::bhsd);
+    gradients.dsink = output(result.dsink, lse_type(p.dtype), {1, p.query_heads, 1, 1}, Layout::bhsd);
   }
   Result<DeviceMemory> workspace = DeviceMemory::allocate({}, planned.value().workspace_bytes);
   if (!workspace.ok()) return workspace.status();
@@ -101,5 +103,13 @@ Result<GradientArrays> compute_gradients(const Problem& p, const DeviceFacts& fa
   if (!status.ok()) return status;
   return result;
 }
+
+files::Element element_of(DType dtype) {
+  return dtype == DType::f16    ? files::Element::f16
+         : dtype == DType::bf16 ? files::Element::bf16
+         : dtype == DType::f64  ? files::Element::f64
+                                : files::Element::f32;
+}
+DType lse_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 }  // namespace runmax::cli

@@ -18,6 +18,8 @@
 // Options: with a softcap, dS by the score before it is that above times 1 - (capped score / softcap)^2;
 // dBias is dS summed over the dimensions in which the bias is broadcast; with dropout, P in dV and sum_c dO V
 // in dS carry the kept weights' factor, or 0; dSink = - sum P_sink delta. Slopes and masks have no gradient.
+// Packed, paged and partly used batches: as forward. What lies behind an element's length, and what no
+// element uses of a pool, has the gradient 0; a page that several use has the sum over them.
 //
 // Sums over i run over the query rows that see key j, in all query heads that share j's KV head; sums over j
 // over the keys that row i sees. A row that sees no key, or whose LSE is -inf, adds nothing anywhere, and its
@@ -56,8 +58,8 @@ RUNMAX_API Result<Plan> plan_backward(const Problem& problem, const DeviceFacts&
                                       const PlanOptions& options = {});
 
 // Computes the gradients. `tensors` are those of the forward call: its inputs, and the o and lse that it
-// wrote; lse is needed. Shapes, dtypes and devices of all views are checked first. The same inputs give the
-// same bits in every run and with any number of threads.
+// wrote; lse is needed. Shapes, dtypes and devices of all views, page tables and lengths are checked first.
+// The same inputs give the same bits in every run and with any number of threads.
 RUNMAX_API Status run_backward(const Plan& plan, const Tensors& tensors, const Gradients& gradients,
                                Workspace workspace, Stream stream = nullptr);
 

@@ -26,6 +26,19 @@ struct Rounding {
 constexpr Rounding rounding_f16{"2^-11", 0x1p-11, 0x1p-24, 65520.0};
 constexpr Rounding rounding_bf16{"2^-8", 0x1p-8, 0x1p-133, 0x1.ffp127};
 
+// What a value that lay within `before` of `want` may be once it was rounded: within `bound` of `want`, which
+// is infinite here where the bound reaches the type's end and `got` is.
+struct RoundedTarget {
+  double want, bound;
+};
+inline RoundedTarget rounded_target(const Rounding& rounding, double want, double before, double got) {
+  const double size = std::abs(want);
+  const double bound = before + rounding.unit * (size + before) + rounding.smallest / 2;
+  if (!std::isfinite(want) || size + before < rounding.overflow) return {want, bound};
+  const double infinite = std::copysign(std::numeric_limits<double>::infinity(), want);
+  return {size - before >= rounding.overflow || got == infinite ? infinite : want, bound};
+}
+
 // Whether a kernel rounds its weights to the type as well, to feed a matrix unit: that moves the answer by
 // unit * (A* + |want|) more, whether it divides by the sum of the weights before or after.
 enum class Weights { exact, rounded };
@@ -47,13 +60,8 @@ class RoundedGate {
       const double size = std::abs(want.out[c]);
       const double of_weights = weights_ == Weights::rounded ? rounding_.unit * (scale[c] + size) : 0.0;
       const double before = rtol * scale[c] + subnormal_slack(n_) + of_weights;
-      double asked = want.out[c];
-      if (std::isfinite(asked) && size + before >= rounding_.overflow) {
-        const double infinite = std::copysign(std::numeric_limits<double>::infinity(), asked);
-        if (size - before >= rounding_.overflow || value == infinite) asked = infinite;
-      }
-      collector_.add(batch, head, row, static_cast<std::int64_t>(c), value, asked,
-                     before + rounding_.unit * (size + before) + rounding_.smallest / 2);
+      const RoundedTarget target = rounded_target(rounding_, want.out[c], before, value);
+      collector_.add(batch, head, row, static_cast<std::int64_t>(c), value, target.want, target.bound);
     }
   }
 

@@ -10,7 +10,22 @@ std::int32_t value(const TensorView& view, std::int64_t row, std::int64_t column
   return static_cast<const std::int32_t*>(view.data)[row * view.strides[0] + column * view.strides[3]];
 }
 
+// A table of integers that the form of a problem needs, or must not have.
+Status check_form(const char* name, const TensorView& view, bool asked, const Shape4& shape, const Problem& p,
+                  Device device) {
+  if (asked) return check_view(name, view, DType::i32, shape, device);
+  if (view.data == nullptr) return {};
+  return invalid(name, "was given, but the problem " + to_text(p) + " does not use it");
+}
+
 }  // namespace
+
+Status check_form_views(const Problem& p, const Tensors& t, const OperandShapes& shapes, Device device) {
+  if (Status status = check_form("page_table", t.page_table, p.page_size > 0, shapes.page_table, p, device);
+      !status.ok())
+    return status;
+  return check_form("kv_lengths", t.kv_lengths, p.seqused, shapes.kv_lengths, p, device);
+}
 
 OperandShapes operand_shapes(const Problem& p, const Tensors& t) {
   std::int64_t batch = p.batch, queries = p.query_len, keys = p.kv_len;

@@ -18,6 +18,10 @@ struct OperandShapes {
 };
 OperandShapes operand_shapes(const Problem& problem, const Tensors& tensors);
 
+// The page table and the lengths: there, and of their shape, if and only if the problem's form needs them.
+Status check_form_views(const Problem& problem, const Tensors& tensors, const OperandShapes& shapes,
+                        Device device);
+
 // Completes a problem whose tensors say what it is: the sizes, and the options that a tensor asks for.
 void take_operand_sizes(const Tensors& tensors, Problem& problem);
 

@@ -11,14 +11,6 @@
 namespace runmax {
 namespace {
 
-// A table of integers that the form of a problem needs, or must not have.
-Status check_form(const char* name, const TensorView& view, bool asked, const Shape4& shape,
-                  const Plan& plan) {
-  if (asked) return check_view(name, view, DType::i32, shape, plan.device);
-  if (view.data == nullptr) return {};
-  return invalid(name, "was given, but the problem " + to_text(plan.problem) + " does not use it");
-}
-
 // The tensor of an option: there if, and only if, the problem has the option. `shape` is the full one, and
 // `broadcasts` says of each dimension whether 1 may stand in its place.
 struct OptionTensor {
@@ -95,13 +87,11 @@ Status run(const Plan& plan, const Tensors& tensors, Workspace workspace, Stream
             "plan: kernel '" + plan.kernel + "' does not exist in this library"};
   const DType dtype = p.dtype;
   const OperandShapes shapes = operand_shapes(p, tensors);
-  for (Status status :
-       {check_view("q", tensors.q, dtype, shapes.q, plan.device),
-        check_view("k", tensors.k, dtype, shapes.k, plan.device),
-        check_view("v", tensors.v, dtype, shapes.v, plan.device),
-        check_view("o", tensors.o, dtype, shapes.o, plan.device), check_distinct("o", tensors.o),
-        check_form("page_table", tensors.page_table, p.page_size > 0, shapes.page_table, plan),
-        check_form("kv_lengths", tensors.kv_lengths, p.seqused, shapes.kv_lengths, plan)})
+  for (Status status : {check_view("q", tensors.q, dtype, shapes.q, plan.device),
+                        check_view("k", tensors.k, dtype, shapes.k, plan.device),
+                        check_view("v", tensors.v, dtype, shapes.v, plan.device),
+                        check_view("o", tensors.o, dtype, shapes.o, plan.device),
+                        check_distinct("o", tensors.o), check_form_views(p, tensors, shapes, plan.device)})
     if (!status.ok()) return status;
   if (tensors.lse.data)
     for (Status status : {check_view("lse", tensors.lse, dtype == DType::f64 ? DType::f64 : DType::f32,

@@ -3,6 +3,7 @@
 #include <new>
 #include <string>
 
+#include "plan/forms.hpp"
 #include "plan/views.hpp"
 #include "registry/registry.hpp"
 #include "runmax/backward.hpp"
@@ -40,6 +41,9 @@ Status check_option(const Expected& expected, bool has_option, const char* optio
           std::string(expected.name) + ": the problem has no " + option + "; leave this view empty"};
 }
 
+// Of LSE, dBias and dSink.
+DType wide_dtype(const Problem& p) { return p.dtype == DType::f64 ? DType::f64 : DType::f32; }
+
 Status check_options(const Problem& p, const Tensors& t, const Gradients& g, Device device) {
   const Shape4 scores{p.batch, p.query_heads, p.query_len, p.kv_len}, heads{1, p.query_heads, 1, 1};
   const std::array<bool, 4> all{true, true, true, true};
@@ -50,9 +54,9 @@ Status check_options(const Problem& p, const Tensors& t, const Gradients& g, Dev
             {"alibi_slopes", t.alibi_slopes, DType::f32, {p.batch, p.query_heads, 1, 1}, false, {true}},
             p.alibi, "alibi", true, device),
         check_option({"sink", t.sink, DType::f32, heads, false}, p.sink, "sink", true, device),
-        check_option({"dbias", g.dbias, DType::f32, t.bias.shape, true}, p.bias, "bias",
+        check_option({"dbias", g.dbias, wide_dtype(p), t.bias.shape, true}, p.bias, "bias",
                      g.dbias.data != nullptr, device),
-        check_option({"dsink", g.dsink, DType::f32, heads, true}, p.sink, "sink", g.dsink.data != nullptr,
+        check_option({"dsink", g.dsink, wide_dtype(p), heads, true}, p.sink, "sink", g.dsink.data != nullptr,
                      device)})
     if (!status.ok()) return status;
   return {};
@@ -68,16 +72,20 @@ Status run_backward(const Plan& plan, const Tensors& tensors, const Gradients& g
     return {StatusCode::invalid_argument,
             "plan: '" + plan.kernel +
                 "' is no backward kernel of this library; make the plan with plan_backward"};
-  const Shape4 q{p.batch, p.query_heads, p.query_len, p.head_dim},
-      k{p.batch, p.kv_heads, p.kv_len, p.head_dim}, v{p.batch, p.kv_heads, p.kv_len, p.value_dim},
-      o{p.batch, p.query_heads, p.query_len, p.value_dim}, row{p.batch, p.query_heads, p.query_len, 1};
-  for (const Expected& expected :
-       {Expected{"q", tensors.q, p.dtype, q, false}, Expected{"k", tensors.k, p.dtype, k, false},
-        Expected{"v", tensors.v, p.dtype, v, false}, Expected{"o", tensors.o, p.dtype, o, false},
-        Expected{"lse", tensors.lse, DType::f32, row, false},
-        Expected{"dout", gradients.dout, p.dtype, o, false}, Expected{"dq", gradients.dq, p.dtype, q, true},
-        Expected{"dk", gradients.dk, p.dtype, k, true}, Expected{"dv", gradients.dv, p.dtype, v, true}})
+  const OperandShapes shapes = operand_shapes(p, tensors);
+  for (const Expected& expected : {Expected{"q", tensors.q, p.dtype, shapes.q, false},
+                                   Expected{"k", tensors.k, p.dtype, shapes.k, false},
+                                   Expected{"v", tensors.v, p.dtype, shapes.v, false},
+                                   Expected{"o", tensors.o, p.dtype, shapes.o, false},
+                                   Expected{"lse", tensors.lse, wide_dtype(p), shapes.lse, false},
+                                   Expected{"dout", gradients.dout, p.dtype, shapes.o, false},
+                                   Expected{"dq", gradients.dq, p.dtype, shapes.q, true},
+                                   Expected{"dk", gradients.dk, p.dtype, shapes.k, true},
+                                   Expected{"dv", gradients.dv, p.dtype, shapes.v, true}})
     if (Status status = check_view(expected, plan.device); !status.ok()) return status;
+  if (Status status = check_form_views(p, tensors, shapes, plan.device); !status.ok()) return status;
+  // Backward has kernels on the CPU alone.
+  if (Status status = check_form_values(p, tensors, FormValues::readable); !status.ok()) return status;
   if (Status status = check_options(p, tensors, gradients, plan.device); !status.ok()) return status;
   if (workspace.bytes < plan.workspace_bytes)
     return {StatusCode::workspace_too_small, "workspace: needs " + std::to_string(plan.workspace_bytes) +

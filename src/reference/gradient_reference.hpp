@@ -67,6 +67,10 @@ class GradientReference {
     }
   }
 
+  // O is saved in a type whose numbers lie no closer to one another than near this one: below it, O is known
+  // no better than at it.
+  void set_least_output(double least) { least_output_ = static_cast<Real>(least); }
+
   // From now on rows have their score_gradient too.
   void keep_score_gradients() { keep_score_gradients_ = true; }
 
@@ -161,7 +165,7 @@ class GradientReference {
     Real delta = 0, delta_size = 0;
     for (std::size_t c = 0; c < value_dim_; ++c) {
       delta += dout_[c] * out_[c];
-      delta_size += abs(dout_[c]) * out_magnitude_[c];
+      delta_size += abs(dout_[c]) * (out_magnitude_[c] + least_output_);
     }
     row.sink = -(sink_weight / sum * delta);
     row.sink_magnitude = sink_weight / sum * delta_size;
@@ -212,7 +216,7 @@ class GradientReference {
     Real delta = 0, delta_size = 0, s = abs(lse) < infinity ? abs(lse) : Real(0);
     for (std::size_t c = 0; c < value_dim_; ++c) {
       delta += dout_[c] * out_[c];
-      delta_size += abs(dout_[c] * out_[c]);
+      delta_size += abs(dout_[c]) * (abs(out_[c]) + least_output_);
     }
     weight_.assign(sample.size(), Real(0));
     cap_slope_.assign(sample.size(), Real(1));
@@ -329,6 +333,7 @@ class GradientReference {
 
   std::size_t head_dim_, value_dim_, kv_len_;
   Real scale_;
+  Real least_output_ = 0;
   bool keep_score_gradients_ = false;
   std::vector<Real> k_, v_;
   std::vector<Real> q_, dout_, weight_, cap_slope_, out_, out_magnitude_;

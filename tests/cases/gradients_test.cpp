@@ -324,5 +324,45 @@ TEST(GradientCommand, AcceptsTheEngineAndSamplesWhatIsTooLongForAWholeReference)
   EXPECT_FALSE(reports[0].gates[2].verdict.passed);
 }
 
+// fp16 and bf16: one element further off than the roundings of O and of the gradient explain.
+TEST(GradientCommand, JudgesSixteenBitGradientsByTheirRounding) {
+  const DeviceFacts facts = device_facts({DeviceKind::cpu, 0}).value();
+  for (const char* text : {"hq4:hk2:q150:k130:d24:dv20:causal:f16", "hq2:hk1:q100:k140:d64:bf16:in=loud"}) {
+    const Problem p = problem(text);
+    const Result<check::GradientReport> report = check::check_gradients(p, facts, {.kernel = ""});
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    EXPECT_TRUE(report.value().accepted()) << check::describe(report.value());
+
+    inputs::HostInputs drawn = inputs::draw(p);
+    std::vector<float> dout = inputs::draw_dout(p);
+    check::round_to(p.dtype, drawn);
+    check::round_to(p.dtype, dout);
+    const HostTensor q = packed_tensor(q_shape(p), drawn.q), k = packed_tensor(k_shape(p), drawn.k),
+                     v = packed_tensor(v_shape(p), drawn.v);
+    const Result<check::Answer> forward = check::run_kernel(p, facts, {}, q, k, v);
+    ASSERT_TRUE(forward.ok());
+    Result<GradientAnswer> right = check::run_backward_trapped(
+        plan_backward(p, facts).value(), q, k, v, forward.value().o, forward.value().lse,
+        packed_tensor({p.batch, p.query_heads, p.query_len, p.value_dim}, dout), q, k, v);
+    ASSERT_TRUE(right.ok());
+    const auto rejected = [&](auto change) {
+      GradientAnswer answer = right.value();
+      change(answer);
+      std::vector<check::KernelReport> reports(1);
+      check::judge_gradients(p, drawn, dout, forward.value().o, forward.value().lse,
+                             {true, p.query_len, p.kv_len}, 1, {answer}, reports, {});
+      return !reports[0].accepted();
+    };
+    EXPECT_FALSE(rejected([](GradientAnswer&) {}));
+    const float off = p.dtype == DType::f16 ? 0x1p-9f : 0x1p-6f;
+    // dV is free of O: twice its spacing is too much. dQ and dK carry the rounding of O, in their A.
+    EXPECT_TRUE(rejected([&](GradientAnswer& a) { a.dv.at(0, 0, 3, 5) *= 1 + off; }));
+    EXPECT_TRUE(rejected([&](GradientAnswer& a) { a.dq.at(0, 1, 40, 2) += 1; }));
+    EXPECT_TRUE(
+        rejected([&](GradientAnswer& a) { std::swap(a.dk.at(0, 0, 100, 1), a.dk.at(0, 0, 100, 2)); }));
+    EXPECT_TRUE(rejected([&](GradientAnswer& a) { a.dk.at(0, 0, 7, 0) = not_a_number; }));
+  }
+}
+
 }  // namespace
 }  // namespace runmax::kit

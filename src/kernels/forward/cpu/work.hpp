@@ -128,7 +128,7 @@ class WorkList {
            const TensorView& kv_lengths, SequenceWork* memory, Cut cut)
       : problem_(p), uniform_(of_each), list_(memory, static_cast<std::size_t>(sequences)) {
     if (list_.empty()) {
-      items_ = Geometry(p).kv_heads() * uniform_.items();
+      items_ = p.batch * p.kv_heads * uniform_.items();
       return;
     }
     Sequence next;
