@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "check/forms.hpp"
+#include "check/reference_options.hpp"
 #include "gate/wide.hpp"
 #include "inputs/random.hpp"
 #include "reference/reference.hpp"
@@ -38,7 +39,8 @@ std::vector<double> with_low_bits(const std::vector<float>& values) {
 }
 
 DoubleInputs double_inputs(const inputs::HostInputs& drawn) {
-  return {with_low_bits(drawn.q), with_low_bits(drawn.k), with_low_bits(drawn.v), drawn.lengths};
+  return {with_low_bits(drawn.q), with_low_bits(drawn.k), with_low_bits(drawn.v), drawn.lengths,
+          drawn.options};
 }
 
 void judge_double(const Problem& p, const DoubleInputs& data, const std::vector<std::int64_t>& rows,
@@ -73,8 +75,11 @@ void judge_double(const Problem& p, const DoubleInputs& data, const std::vector<
         const KeyRange keys = visible_keys(own.causal, own.window, own.query_len, own.kv_len, i);
         return reference::Keys{keys.begin, keys.end};
       };
+      const reference::ScoreOptions options =
+          reference_options(p, data.options, b, h, diagonal_offset(own.causal, own.query_len, own.kv_len));
       reference::for_each_reference_row<long double>(
-          head, own_rows, visible, threads, [&](std::int64_t i, const reference::Row<long double>& row) {
+          head, own_rows, visible, threads,
+          [&](std::int64_t i, const reference::Row<long double>& row) {
             const reference::Row<double> want = narrowed(row);
             for (std::size_t a = 0; a < answers.size(); ++a) {
               const HostTensor &o = answers[a].o, &lse = answers[a].lse;
@@ -82,7 +87,8 @@ void judge_double(const Problem& p, const DoubleInputs& data, const std::vector<
                   b, h, i, want, p.value_dim > 0 ? o.wide.data() + form_index(p, o, place, b, h, i) : nullptr,
                   o.strides[3], lse.wide[static_cast<std::size_t>(form_index(p, lse, place, b, h, i))]);
             }
-          });
+          },
+          options);
     }
   for (std::size_t a = 0; a < answers.size(); ++a) {
     reports[a].gates.clear();

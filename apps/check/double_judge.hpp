@@ -15,6 +15,7 @@ namespace runmax::check {
 struct DoubleInputs {
   std::vector<double> q, k, v;
   std::vector<SequenceLengths> lengths{};
+  inputs::HostOptions options{};
 };
 
 // A drawn value with 24 more bits behind its own, a function of the value alone.

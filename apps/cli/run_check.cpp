@@ -49,7 +49,8 @@ RunVerdict judge_run(const Plan& plan, const DeviceFacts& facts, Layout layout, 
   const int threads = check::worker_count(facts, plan.device.kind == DeviceKind::cpu ? plan.threads : 0);
   if (wide) {
     Gathered<double> data = gather_wide(problem, layout, q, k, v, forms);
-    check::judge_double(problem, {std::move(data.q), std::move(data.k), std::move(data.v), data.lengths},
+    check::judge_double(problem,
+                        {std::move(data.q), std::move(data.k), std::move(data.v), data.lengths, options},
                         rows, threads, answers, reports, {});
   } else {
     Gathered<float> data = gather(problem, layout, q, k, v, forms);

@@ -38,7 +38,7 @@
 
 namespace runmax {
 
-// Views of the caller's memory, in the problem's dtype (f32, f16 or bf16; sums are FP32 and rounded once);
+// Views of the caller's memory, in the problem's dtype (f16 and bf16: sums are FP32 and rounded once);
 // any strides, but outputs may not be broadcast. Every element of an output is written, whatever it held.
 // Outputs must not overlap inputs or one another.
 struct Gradients {
@@ -48,8 +48,9 @@ struct Gradients {
   TensorView dv{};    // out, the shape of V: likewise
 
   // Out, for a problem that has the option; empty if not wanted.
+  // f32, or f64 for f64.
   TensorView dbias{};  // the shape of the bias: summed over the dimensions in which the bias is broadcast
-  TensorView dsink{};  // f32, (1, query_heads, 1, 1): summed over batch and rows
+  TensorView dsink{};  // (1, query_heads, 1, 1): summed over batch and rows
 };
 
 // Chooses a backward kernel. PlanOptions as for plan; the kernels are those of list_backward_kernels. Fails

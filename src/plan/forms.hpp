@@ -22,6 +22,11 @@ OperandShapes operand_shapes(const Problem& problem, const Tensors& tensors);
 Status check_form_views(const Problem& problem, const Tensors& tensors, const OperandShapes& shapes,
                         Device device);
 
+// A bias is f32, or of the problem's own type.
+inline DType bias_dtype(const Problem& problem, const TensorView& bias) {
+  return bias.dtype == problem.dtype ? problem.dtype : DType::f32;
+}
+
 // Completes a problem whose tensors say what it is: the sizes, and the options that a tensor asks for.
 void take_operand_sizes(const Tensors& tensors, Problem& problem);
 

@@ -51,11 +51,6 @@ Status check_option(const OptionTensor& option, Device device) {
   return check_memory(option.name, view, option.dtype, device);
 }
 
-// A bias is f32, or of the problem's own type.
-DType bias_dtype(const Problem& p, const TensorView& bias) {
-  return bias.dtype == p.dtype ? p.dtype : DType::f32;
-}
-
 Status check_options(const Problem& p, const Tensors& t, Device device) {
   const std::array<std::int64_t, 4> scores{p.batch, p.query_heads, p.query_len, p.kv_len};
   const std::array<bool, 4> all{true, true, true, true};

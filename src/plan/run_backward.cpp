@@ -49,7 +49,8 @@ Status check_options(const Problem& p, const Tensors& t, const Gradients& g, Dev
   const std::array<bool, 4> all{true, true, true, true};
   for (Status status :
        {check_option({"mask", t.mask, DType::boolean, scores, false, all}, p.mask, "mask", true, device),
-        check_option({"bias", t.bias, DType::f32, scores, false, all}, p.bias, "bias", true, device),
+        check_option({"bias", t.bias, bias_dtype(p, t.bias), scores, false, all}, p.bias, "bias", true,
+                     device),
         check_option(
             {"alibi_slopes", t.alibi_slopes, DType::f32, {p.batch, p.query_heads, 1, 1}, false, {true}},
             p.alibi, "alibi", true, device),

@@ -117,8 +117,8 @@ class GradientReference {
     for (const double sink : options.sink)
       if (static_cast<Real>(sink) > max) max = static_cast<Real>(sink);
     for (std::size_t j = 0; j < count; ++j) {
-      const bool counts = !options.change_scores() || weight_[j] + size[j] * Real(0x1p-21) >=
-                                                          max - static_cast<Real>(negligible_distance);
+      const bool counts =
+          !options.change_scores() || weight_[j] + size[j] * Real(0x1p-21) >= max - negligible_distance<Real>;
       if (visible_[j] && counts && size[j] > row.score_magnitude && size[j] < infinity)
         row.score_magnitude = size[j];
     }
@@ -128,7 +128,7 @@ class GradientReference {
     for (const double sink : options.sink) {
       const Real size_of_sink = static_cast<Real>(std::abs(sink));
       if (size_of_sink > row.score_magnitude && size_of_sink < infinity &&
-          static_cast<Real>(sink) >= max - static_cast<Real>(negligible_distance))
+          static_cast<Real>(sink) >= max - negligible_distance<Real>)
         row.score_magnitude = size_of_sink;
       sink_weight = exp(static_cast<Real>(sink) - (max == -infinity ? Real(0) : max));
     }

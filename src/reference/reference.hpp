@@ -69,8 +69,10 @@ struct ScoreOptions {
   }
 };
 
-// A score this far below the largest has a weight under 2^-150, whatever its rounding: it is no part of S.
-constexpr double negligible_distance = 104.0;
+// A score this far below the largest has a weight that the answer's type does not hold, whatever its
+// rounding: under 2^-150 in FP32, and under 2^-1075 in double, which long double judges. It is no part of S.
+template <class Real>
+constexpr Real negligible_distance = std::numeric_limits<Real>::digits > 53 ? Real(746) : Real(104);
 
 // The answer for one query row.
 template <class Real>
@@ -274,12 +276,11 @@ class Prepared {
       const Real size = scratch.size[j];
       if (!scratch.visible[j] || !(size > largest && size < infinity)) continue;
       const Real error = size * Real(0x1p-21);
-      if (all || scratch.dot[j] + error >= max - static_cast<Real>(negligible_distance)) largest = size;
+      if (all || scratch.dot[j] + error >= max - negligible_distance<Real>) largest = size;
     }
     for (const double sink : options.sink) {
       const Real size = static_cast<Real>(std::abs(sink));
-      if (size > largest && size < infinity &&
-          static_cast<Real>(sink) >= max - static_cast<Real>(negligible_distance))
+      if (size > largest && size < infinity && static_cast<Real>(sink) >= max - negligible_distance<Real>)
         largest = size;
     }
     return largest;

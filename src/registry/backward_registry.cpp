@@ -38,10 +38,37 @@ KernelEntry cpu_backward_entry() {
       .run_backward = cpu::run_backward};
 }
 
+KernelEntry cpu_double_backward_entry() {
+  return {.name = "cpu_double_backward",
+          .device = DeviceKind::cpu,
+          .choice = Choice::automatic,
+          .summary = "gradients in double precision: SIMD tiles, each output computed whole by one thread",
+          .computed_as =
+              "f64 multiply-add in tiles of at most 128 terms (fused where the processor has FMA), "
+              "exp2 by polynomial",
+          .serves = {.f64 = true,
+                     .causal_bottom_right = true,
+                     .causal_top_left = true,
+                     .window = true,
+                     .softcap = true,
+                     .alibi = true,
+                     .sink = true,
+                     .mask = true,
+                     .bias = true,
+                     .dropout = true,
+                     .varlen = true,
+                     .paged = true,
+                     .seqused = true,
+                     .batch_invariant = true},
+          .refuses = cpu::double_backward_refuses,
+          .fill_plan = cpu::fill_double_backward_plan,
+          .run_backward = cpu::run_double_backward};
+}
+
 }  // namespace
 
 std::span<const KernelEntry> backward_kernels() {
-  static const std::array list{cpu_backward_entry()};
+  static const std::array list{cpu_backward_entry(), cpu_double_backward_entry()};
   return list;
 }
 

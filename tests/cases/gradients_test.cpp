@@ -31,6 +31,11 @@ class GradientCase : public ::testing::TestWithParam<std::string> {
     facts_ = facts.value();
   }
 
+  // In the type that the kernel serves.
+  Problem problem(const std::string& text) const {
+    return kit::problem(entry_->serves.f32 ? text : text + ":f64");
+  }
+
   static Given given(const Problem& p) {
     return {constant(q_shape(p), 0), constant(k_shape(p), 0), constant(v_shape(p), 0),
             constant(o_shape(p), 1)};

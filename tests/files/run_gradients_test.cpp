@@ -5,6 +5,7 @@
 #include "files/input_file.hpp"
 #include "files/run_case.hpp"
 #include "files/safetensors.hpp"
+#include "problem/format16.hpp"
 #include "runmax/tensor.hpp"
 
 namespace runmax::cli {
@@ -37,6 +38,56 @@ TEST_F(RunGradients, OfAHandMadeHeadAreWrittenBesideTheOutput) {
   EXPECT_EQ(read("dq.npy").values, (std::vector<float>{0, 0}));
   EXPECT_EQ(read("dk.npy").values, (std::vector<float>{-2, 2}));
   EXPECT_EQ(read("dv.npy").values, (std::vector<float>{1, 1}));
+}
+
+TEST_F(RunGradients, HaveTheTypeOfTheInputs) {
+  put_hand();
+  const auto put_as = [&](files::Element element, auto convert) {
+    for (const char* name : {"q.npy", "k.npy", "v.npy", "dout.npy"}) {
+      std::vector<decltype(convert(0.0f))> values;
+      for (const float value : std::vector<float>(read(name).values)) values.push_back(convert(value));
+      put(name, files::npy_header({2, 1}, element) + files::raw(values));
+    }
+  };
+  const auto expect_gradients = [&](files::Element element) {
+    const Outcome outcome = run();
+    ASSERT_EQ(outcome.code, ExitCode::done) << outcome.error;
+    for (const auto& [name, want] :
+         {std::pair{"dq.npy", std::vector<float>{0, 0}}, std::pair{"dk.npy", std::vector<float>{-2, 2}},
+          std::pair{"dv.npy", std::vector<float>{1, 1}}}) {
+      EXPECT_EQ(read(name).values, want) << name;
+      EXPECT_EQ(read(name).stored, element) << name;
+    }
+  };
+  put_as(files::Element::f16, [](float x) { return encode16(format_f16, static_cast<double>(x)); });
+  expect_gradients(files::Element::f16);
+  put_as(files::Element::f64, [](float x) { return static_cast<double>(x); });
+  expect_gradients(files::Element::f64);
+  // dout is one of the arrays, and must have their type.
+  put_values("dout.npy", {2, 1}, {1, 1});
+  EXPECT_EQ(
+      refusal(),
+      "--dout dout.npy: must have the type of q, got f32 and f64; --dtype f32 computes all of them in FP32");
+  arguments.dtype = "f32";
+  expect_gradients(files::Element::f32);
+}
+
+TEST_F(RunGradients, OfPackedSequencesLieAsTheyDo) {
+  // Two sequences of one row and one key: each key gets its row's dO, whatever the other's.
+  put_hand();
+  std::string header = files::npy_header({3});
+  header.replace(header.find("<f4"), 3, "<i4");
+  put("cu.npy", header + files::raw(std::vector<std::int32_t>{0, 1, 2}));
+  put_values("dout.npy", {2, 1, 1}, {3, 5});
+  put_values("q.npy", {2, 1, 1}, {1, 1});
+  put_values("k.npy", {2, 1, 1}, {0, 0});
+  put_values("v.npy", {2, 1, 1}, {2, 6});
+  arguments.cu_seqlens_q = arguments.cu_seqlens_k = at("cu.npy");
+  const Outcome outcome = run();
+  ASSERT_EQ(outcome.code, ExitCode::done) << outcome.error;
+  EXPECT_EQ(read("dv.npy").values, (std::vector<float>{3, 5}));
+  EXPECT_EQ(read("dv.npy").shape, (Shape{2, 1, 1}));
+  EXPECT_EQ(read("dk.npy").values, (std::vector<float>{0, 0}));
 }
 
 TEST_F(RunGradients, FollowTheLayoutOfTheInputsAndSumOverTheGroup) {

@@ -108,10 +108,10 @@ TEST(CpuBackwardInterface, APlanThatWasChangedByHandIsRefusedNotOverrun) {
 }
 
 TEST(CpuBackwardPlan, NamesKernelOptionAndValueOfWhatItRefuses) {
-  const Result<Plan> capped = plan_backward(problem_of("q8:softcap=30:f64"), cpu_with(1));
+  const Result<Plan> capped = plan_backward(problem_of("q8:softcap=30:e4m3"), cpu_with(1));
   ASSERT_FALSE(capped.ok());
   EXPECT_EQ(capped.status().code(), StatusCode::unsupported);
-  EXPECT_NE(capped.status().message().find("cpu_backward: dtype f64"), std::string::npos)
+  EXPECT_NE(capped.status().message().find("cpu_backward: dtype e4m3"), std::string::npos)
       << capped.status().message();
   const Result<Plan> split = plan_backward(problem_of("q8"), cpu_with(1), {.kernel = "", .num_splits = 3});
   ASSERT_FALSE(split.ok());

@@ -12,10 +12,10 @@
 #include <cmath>
 #include <limits>
 #include <new>
-#include <tuple>
 
 #include "kernels/backward/cpu/config.hpp"
 #include "kernels/backward/cpu/launch.hpp"
+#include "kernels/backward/cpu/pages.hpp"
 #include "kernels/backward/cpu/tiles.hpp"
 #include "kernels/forward/cpu/elements.hpp"
 #include "kernels/forward/cpu/geometry.hpp"
@@ -167,11 +167,6 @@ struct Head {
   std::int64_t query_head(const RowTile& tile) const { return kv_head * cut.group() + tile.head; }
 };
 
-// Keys of a batch element that lie in a page: [first_key, first_key + keys).
-struct PageUse {
-  std::int64_t page, batch, first_key, keys;
-};
-
 // What a problem's options need of a tile.
 struct TileOptions {
   bool any = false;  // P and dS are not made where the products are
@@ -254,7 +249,7 @@ class Memory {
     const std::int64_t keys = p.batch * p.kv_heads * p.kv_len;
     shared.dk = regions.take(keys * p.head_dim);
     shared.dv = regions.take(keys * p.value_dim);
-    shared.uses = take<PageUse>(regions, p.batch * ceil_div(p.kv_len, p.page_size));
+    shared.uses = take<PageUse>(regions, most_page_uses(p));
     return shared;
   }
 
@@ -770,14 +765,10 @@ class BackwardRun {
             factor, from, stage);
       return;
     }
-    float* to = element_keys(of_elements, head.batch, head.kv_head, first, view.dim());
+    float* to = of_elements + PageUses::element_key(problem_, head.batch, head.kv_head, first) * view.dim();
     for (std::int64_t r = 0; r < rows; ++r, from += padded(view.dim()), to += view.dim())
       for (std::int64_t c = 0; c < view.dim(); ++c)
         to[c] = static_cast<float>(factor * static_cast<double>(from[c]));
-  }
-  float* element_keys(float* of_elements, std::int64_t batch, std::int64_t kv_head, std::int64_t key,
-                      std::int64_t dim) const {
-    return of_elements + ((batch * problem_.kv_heads + kv_head) * problem_.kv_len + key) * dim;
   }
 
   // Keys behind the length that a batch element uses get nothing.
@@ -800,47 +791,21 @@ class BackwardRun {
                                  element_at(view.data, view.dtype, at + c * view.strides[3]), 1);
   }
 
-  // dK and dV of every page: the sum over the keys that lie in it, batch element after batch element; 0 where
-  // none does.
+  // dK and dV of every page: 0 where nobody uses it.
   void store_pages(const WorkList& list) const {
-    PageUse* end = shared_.uses;
-    for (std::int64_t b = 0; b < problem_.batch; ++b) {
-      const SequenceWork& w = list.work_at(b * problem_.kv_heads);
-      const std::int64_t batch = uniform(problem_) ? b : w.batch;
-      const auto* pages =
-          static_cast<const std::int32_t*>(tensors_.page_table.data) + batch * tensors_.page_table.strides[0];
-      for (std::int64_t key = 0; key < w.sequence.kv_len; key += problem_.page_size)
-        *end++ = {pages[key / problem_.page_size * tensors_.page_table.strides[3]], batch, key,
-                  std::min(problem_.page_size, w.sequence.kv_len - key)};
-    }
-    std::sort(shared_.uses, end, [](const PageUse& a, const PageUse& b) {
-      return std::tie(a.page, a.batch, a.first_key) < std::tie(b.page, b.batch, b.first_key);
-    });
+    const PageUses uses(problem_, tensors_.page_table, list, shared_.uses);
     workers_.for_each(gradients_.dk.batch() * problem_.kv_heads, [&](std::int64_t worker, std::int64_t item) {
       const std::int64_t page = item / problem_.kv_heads, kv_head = item % problem_.kv_heads;
-      const auto [first, last] =
-          std::equal_range(shared_.uses, end, PageUse{page, 0, 0, 0},
-                           [](const PageUse& a, const PageUse& b) { return a.page < b.page; });
       float* const row = memory_.scratch(worker).stage;
-      store_page(gradients_.dk, shared_.dk, page, kv_head, first, last, row);
-      store_page(gradients_.dv, shared_.dv, page, kv_head, first, last, row);
+      for (const auto& [view, of_elements] :
+           {std::pair{&gradients_.dk, shared_.dk}, std::pair{&gradients_.dv, shared_.dv}})
+        for (std::int64_t r = 0; r < problem_.page_size; ++r) {
+          uses.sum_row(uses.of(page), of_elements, kv_head, r, view->dim(), row);
+          const std::int64_t at = page * view->strides[0] + kv_head * view->strides[1] + r * view->strides[2];
+          element_functions().narrow(row, view->dim(), view->dtype, element_at(view->data, view->dtype, at),
+                                     view->strides[3]);
+        }
     });
-  }
-  void store_page(const TensorView& view, float* of_elements, std::int64_t page, std::int64_t kv_head,
-                  const PageUse* first, const PageUse* last, float* row) const {
-    for (std::int64_t r = 0; r < problem_.page_size; ++r) {
-      for (std::int64_t c = 0; c < view.dim(); ++c) {
-        double sum = 0;
-        for (const PageUse* use = first; use != last; ++use)
-          if (r < use->keys)
-            sum += static_cast<double>(
-                element_keys(of_elements, use->batch, kv_head, use->first_key + r, view.dim())[c]);
-        row[c] = static_cast<float>(sum);
-      }
-      const std::int64_t at = page * view.strides[0] + kv_head * view.strides[1] + r * view.strides[2];
-      element_functions().narrow(row, view.dim(), view.dtype, element_at(view.data, view.dtype, at),
-                                 view.strides[3]);
-    }
   }
 
   // Rows of a gradient, times `factor`, to where the caller wants them. `stage` holds a row.

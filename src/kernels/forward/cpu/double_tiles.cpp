@@ -22,24 +22,19 @@ namespace hn = hwy::HWY_NAMESPACE;
 // The `lowest` of exp2_double: scale * lowest is -1023.
 inline double lowest_double_exponent(double scale) { return -1023.0 / scale; }
 
-inline void score_block(const DoubleBlock& b) {
+inline void products(const double* a, const double* b, std::int64_t depth, std::int64_t columns,
+                     double* out) {
   constexpr std::int64_t step = double_vectors * double_lanes;
-  for (std::int64_t key = 0; key < b.keys; key += step) {
-    const double* k =
-        b.k + key / double_tile.panel * double_tile.panel * b.head_dim + key % double_tile.panel;
-    // The rows that fill up a register tile have a query of zeros.
-    double_scores_tile<double_rows>(b.q, k, b.head_dim, b.scores + key);
-  }
+  for (std::int64_t j = 0; j < columns; j += step)
+    double_scores_tile<double_rows>(
+        a, b + j / double_tile.panel * double_tile.panel * depth + j % double_tile.panel, depth, out + j);
 }
 
-// Scores to weights for the visible keys of one row; elsewhere 0, which multiplies no value that is not
-// visible.
-inline void weigh_row(const DoubleBlock& b, std::int64_t r, double& rescale) {
+inline double weigh(const DoubleRow& b) {
   const Doubles d;
-  const DoubleKeys keys = b.visible[r];
-  double* row = b.scores + r * double_tile.block_kv;
-  rescale = 1.0;
-  if (keys.begin >= keys.end) return;
+  const DoubleKeys keys = b.keys;
+  double* row = b.scores;
+  if (keys.begin >= keys.end) return 1.0;
   const auto first = static_cast<std::int64_t>(keys.begin) / double_lanes * double_lanes;
   const auto inside = [&](std::int64_t j) HWY_ATTR {
     const auto low = static_cast<std::size_t>(std::clamp<std::int64_t>(keys.begin - j, 0, double_lanes));
@@ -53,7 +48,7 @@ inline void weigh_row(const DoubleBlock& b, std::int64_t r, double& rescale) {
     largest = hn::IfThenElse(hn::And(inside(j), hn::Gt(score, largest)), score, largest);
   }
   const double block_max = hn::GetLane(hn::MaxOfLanes(d, largest));
-  const double old_max = b.max[r], new_max = std::max(old_max, block_max);
+  const double old_max = *b.max, new_max = std::max(old_max, block_max);
   const DoubleVector scale = hn::Set(d, b.exponent_scale), max = hn::Set(d, new_max);
   const DoubleVector lowest = hn::Set(d, lowest_double_exponent(b.exponent_scale));
   DoubleVector sum = hn::Zero(d);
@@ -63,39 +58,20 @@ inline void weigh_row(const DoubleBlock& b, std::int64_t r, double& rescale) {
     hn::StoreU(weight, d, row + j);
     sum = hn::Add(sum, weight);
   }
+  double rescale = 1.0;
   if (new_max != old_max)
     rescale = hn::GetLane(exp2_double(d, hn::Sub(hn::Set(d, old_max), max), scale, lowest));
-  b.max[r] = new_max;
-  b.sum[r] = b.sum[r] * rescale + hn::GetLane(hn::SumOfLanes(d, sum));
+  *b.max = new_max;
+  *b.sum = *b.sum * rescale + hn::GetLane(hn::SumOfLanes(d, sum));
+  return rescale;
 }
 
-inline void add_values(const DoubleBlock& b, std::int64_t first, std::int64_t rows, DoubleKeys keys) {
-  if (keys.begin >= keys.end) return;
-  const double* weights = b.scores + first * double_tile.block_kv + keys.begin;
-  const double* v = b.v + keys.begin * b.value_width;
-  double* out = b.out + first * b.value_width;
+inline void add_values(const double* weights, const double* values, std::int64_t width, std::int64_t count,
+                       std::int64_t rows, double* out) {
   if (rows == double_rows)
-    double_values_rows<double_rows>(weights, v, b.value_width, keys.end - keys.begin, out);
+    double_values_rows<double_rows>(weights, values, width, count, out);
   else
-    for (std::int64_t r = 0; r < rows; ++r)
-      double_values_rows<1>(weights + r * double_tile.block_kv, v, b.value_width, keys.end - keys.begin,
-                            out + r * b.value_width);
-}
-
-inline void add_block(const DoubleBlock& b) {
-  score_block(b);
-  bool agree = true;
-  for (std::int64_t r = 0; r < b.rows; ++r) {
-    double rescale = 1.0;
-    weigh_row(b, r, rescale);
-    if (rescale != 1.0)
-      for (std::int64_t c = 0; c < b.value_width; ++c) b.out[r * b.value_width + c] *= rescale;
-    agree = agree && b.visible[r].begin == b.visible[0].begin && b.visible[r].end == b.visible[0].end;
-  }
-  // A row of its own where others see other keys: no weight of 0 meets a value that may be NaN. The additions
-  // come in the same order either way.
-  if (agree && b.rows == double_rows) return add_values(b, 0, b.rows, b.visible[0]);
-  for (std::int64_t r = 0; r < b.rows; ++r) add_values(b, r, 1, b.visible[r]);
+    double_values_rows<1>(weights, values, width, count, out);
 }
 
 inline void exp2_doubles(const double* in, double scale, double* out, std::int64_t count) {
@@ -112,7 +88,7 @@ inline void exp2_doubles(const double* in, double scale, double* out, std::int64
 }
 
 const DoubleFunctions* double_table() {
-  static const DoubleFunctions table{hwy::TargetName(HWY_TARGET), add_block, exp2_doubles};
+  static const DoubleFunctions table{hwy::TargetName(HWY_TARGET), products, weigh, add_values, exp2_doubles};
   return &table;
 }
 

@@ -20,28 +20,27 @@ struct DoubleKeys {
   std::int32_t end = 0;
 };
 
-// A register tile of rows against one block of keys.
-struct DoubleBlock {
-  std::int64_t rows = 0;  // 1 to double_tile.rows
-  std::int64_t keys = 0;  // 1 to block_kv
-  std::int64_t head_dim = 0;
-  std::int64_t value_width = 0;         // padded to a multiple of 8
-  const double* q = nullptr;            // [head_dim][6]
-  const double* k = nullptr;            // [panel of 32][head_dim][32], the last panel filled up with zeros
-  const double* v = nullptr;            // (keys, value_width)
-  const DoubleKeys* visible = nullptr;  // (rows)
-  double exponent_scale = 1;            // weight = exp2(exponent_scale * (score - max))
-  double* scores = nullptr;             // (6, block_kv), scratch
-  double* max = nullptr;                // (rows), in units of score; the lowest finite number at first
-  double* sum = nullptr;                // (rows)
-  double* out = nullptr;                // (rows, value_width)
+// Scores of the keys of a block that one row sees.
+struct DoubleRow {
+  double* scores = nullptr;  // (block_kv); weights afterwards, 0 beside `keys` up to whole vectors
+  DoubleKeys keys;
+  double exponent_scale = 1;  // weight = exp2(exponent_scale * (score - max))
+  double* max = nullptr;      // in units of score; the lowest finite number at first
+  double* sum = nullptr;
 };
 
+// Sums are kept in register tiles of 6 rows and block_kv columns; rows of weights lie block_kv apart.
 struct DoubleFunctions {
   const char* target;
-  // Adds a block of keys to the states of its rows.
-  void (*add_block)(const DoubleBlock&);
-  // out[i] = exp2(scale * in[i]) as add_block computes it: in[i] <= 0 < scale.
+  // out (6, block_kv) = A B^T: `a` [depth][6], `b` [panel of 32][depth][32], the last panel filled up.
+  void (*products)(const double* a, const double* b, std::int64_t depth, std::int64_t columns, double* out);
+  // Takes a row's keys into its maximum and sum; returns the factor of what was summed before.
+  double (*weigh)(const DoubleRow&);
+  // out (rows, width) += weights (rows, count) * values (count, width), for 1 or 6 rows and a width that is a
+  // multiple of 8. A row's additions come in the same order either way.
+  void (*add_values)(const double* weights, const double* values, std::int64_t width, std::int64_t count,
+                     std::int64_t rows, double* out);
+  // out[i] = exp2(scale * in[i]) as weigh computes it: in[i] <= 0 < scale.
   void (*exp2)(const double* in, double scale, double* out, std::int64_t count);
 };
 

@@ -36,31 +36,6 @@ class JobProgress {
   std::atomic<std::int64_t> done_[3] = {};
 };
 
-std::int64_t choose_splits(const Problem& p, const PlanOptions& options) {
-  const std::int64_t most = std::max<std::int64_t>(ceil_div(p.kv_len, forward_tile.panel), 1);
-  if (options.num_splits > 0) return std::min<std::int64_t>(options.num_splits, most);
-  const std::int64_t longest = std::max<std::int64_t>(p.kv_len / split_policy.keys, 1);
-  // Bits that do not depend on the batch: as many splits as the keys alone allow, within reason.
-  if (p.batch_invariant) return std::min<std::int64_t>(longest, 16);
-  if (p.varlen.empty()) {
-    const Geometry g(p);
-    const std::int64_t items =
-        std::max<std::int64_t>(g.kv_heads() * ceil_div(g.rows(), forward_tile.small_block_q), 1);
-    return std::min(longest, ceil_div(split_policy.items, items));
-  }
-  // Parts as long as gives `items` of them in all.
-  double keys = 0;
-  for (const SequenceLengths& lengths : p.varlen) {
-    const Geometry g(p, {lengths.query_len, lengths.kv_len, 0, 0});
-    keys += static_cast<double>(p.kv_heads) *
-            static_cast<double>(ceil_div(g.rows(), forward_tile.small_block_q)) *
-            static_cast<double>(lengths.kv_len);
-  }
-  const double part = std::max(std::ceil(keys / static_cast<double>(split_policy.items)),
-                               static_cast<double>(split_policy.keys));
-  return std::min(longest, static_cast<std::int64_t>(std::ceil(static_cast<double>(p.kv_len) / part)));
-}
-
 // Keys of a register tile, or about as many: between two of them memory is asked for ahead of its use.
 constexpr std::int64_t tile_keys = 64;
 
@@ -556,14 +531,14 @@ std::optional<std::string> online_refuses(const Problem& p, const DeviceFacts& f
                                           const PlanOptions& options) {
   if (auto reason = too_large(p, 1, 1)) return reason;
   const std::int32_t threads = options.threads > 0 ? options.threads : facts.threads;
-  return too_large(p, static_cast<double>(choose_splits(p, options)), threads);
+  return too_large(p, static_cast<double>(choose_splits(p, options, forward_tile.small_block_q)), threads);
 }
 
 void fill_online_plan(Plan& plan, const DeviceFacts& facts, const PlanOptions& options) {
   const Problem& p = plan.problem;
   plan.block_q = Geometry(plan.problem).block_q();
   plan.block_kv = forward_tile.block_kv;
-  plan.num_splits = choose_splits(p, options);
+  plan.num_splits = choose_splits(p, options, forward_tile.small_block_q);
   plan.work_items = Schedule(p, plan.num_splits, 1).compute_items;
   plan.threads = threads_for(plan.work_items, facts, options);
   if (plan.work_items == 0) return;

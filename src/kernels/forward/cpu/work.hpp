@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <span>
 
@@ -36,15 +37,33 @@ struct SequenceWork {
   std::int64_t items() const { return pack_items + compute_items + merge_items; }
 };
 
-// How the keys of a call are split: `num_splits` parts of the longest sequence.
-inline SequenceWork work_of(const Problem& p, std::int64_t num_splits, const Sequence& sequence,
-                            std::int64_t batch) {
-  SequenceWork w;
-  w.sequence = sequence;
-  w.batch = batch;
-  const Geometry g(p, sequence);
-  w.row_tiles = g.row_tiles();
-  if (w.row_tiles == 0) return w;
+// Into how many parts the keys of the longest sequence are split: as asked, or from the problem alone, with
+// `tile_rows` query rows to a work item.
+inline std::int64_t choose_splits(const Problem& p, const PlanOptions& options, std::int64_t tile_rows) {
+  const std::int64_t most = std::max<std::int64_t>(ceil_div(p.kv_len, forward_tile.panel), 1);
+  if (options.num_splits > 0) return std::min<std::int64_t>(options.num_splits, most);
+  const std::int64_t longest = std::max<std::int64_t>(p.kv_len / split_policy.keys, 1);
+  // Bits that do not depend on the batch: as many splits as the keys alone allow, within reason.
+  if (p.batch_invariant) return std::min<std::int64_t>(longest, 16);
+  if (p.varlen.empty()) {
+    const Geometry g(p);
+    const std::int64_t items = std::max<std::int64_t>(g.kv_heads() * ceil_div(g.rows(), tile_rows), 1);
+    return std::min(longest, ceil_div(split_policy.items, items));
+  }
+  // Parts as long as gives `items` of them in all.
+  double keys = 0;
+  for (const SequenceLengths& lengths : p.varlen) {
+    const Geometry g(p, {lengths.query_len, lengths.kv_len, 0, 0});
+    keys += static_cast<double>(p.kv_heads) * static_cast<double>(ceil_div(g.rows(), tile_rows)) *
+            static_cast<double>(lengths.kv_len);
+  }
+  const double part = std::max(std::ceil(keys / static_cast<double>(split_policy.items)),
+                               static_cast<double>(split_policy.keys));
+  return std::min(longest, static_cast<std::int64_t>(std::ceil(static_cast<double>(p.kv_len) / part)));
+}
+
+// How the keys of a sequence are split: `num_splits` parts of the longest.
+inline void split_keys(const Problem& p, std::int64_t num_splits, const Sequence& sequence, SequenceWork& w) {
   const auto keys_of = [](std::int64_t kv_len, std::int64_t splits) {
     return std::max(padded(ceil_div(kv_len, splits)), forward_tile.panel);
   };
@@ -60,6 +79,16 @@ inline SequenceWork work_of(const Problem& p, std::int64_t num_splits, const Seq
     w.split_keys = keys_of(p.kv_len, num_splits);
     w.splits = std::max<std::int64_t>(ceil_div(sequence.kv_len, w.split_keys), 1);
   }
+}
+
+inline SequenceWork work_of(const Problem& p, std::int64_t num_splits, const Sequence& sequence,
+                            std::int64_t batch) {
+  SequenceWork w;
+  w.sequence = sequence;
+  w.batch = batch;
+  w.row_tiles = Geometry(p, sequence).row_tiles();
+  if (w.row_tiles == 0) return w;
+  split_keys(p, num_splits, sequence, w);
   w.shared_pack = w.row_tiles > 1;
   w.pack_items = w.shared_pack ? ceil_div(sequence.kv_len, forward_tile.block_kv) : 0;
   w.compute_items = w.row_tiles * w.splits;
