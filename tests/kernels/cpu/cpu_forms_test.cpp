@@ -107,8 +107,9 @@ TEST(CpuForms, PagesOfAnySizeAreTheContiguousCache) {
 // Splits cut at the same keys whatever the pages.
 TEST(CpuForms, PagesAndSplitsTogether) {
   for (const int splits : {1, 2, 5})
-    for (const int page : {3, 16, 100}) {
-      const Problem paged = problem_of("b2:hq4:hk2:q2:k777:d32:causal:paged=" + std::to_string(page));
+    for (const auto& [page, more] : {std::pair{3, ":d32"}, std::pair{16, ":d40:bf16"}, std::pair{16, ":d40"},
+                                     std::pair{100, ":d33:dv32:f16"}, std::pair{900, ":d32"}}) {
+      const Problem paged = problem_of("b2:hq4:hk2:q2:k777:causal:paged=" + std::to_string(page) + more);
       Problem dense = paged;
       dense.page_size = 0;
       const inputs::HostInputs drawn = drawn_for(dense);

@@ -421,7 +421,8 @@ class BackwardRun {
     const Sequence& sequence = head.cut.sequence();
     if (problem_.page_size == 0)
       return wide_rows(view, tensor_batch(head), head.kv_head, sequence.kv_start + first, count, stage);
-    const KvRows rows(view, head.kv_head, tensors_.page_table, head.batch, problem_.page_size);
+    const KvRows rows(view, head.kv_head, tensors_.page_table, head.batch, problem_.page_size,
+                      sequence.kv_len);
     rows.for_each_run(first, count, [&](std::int64_t done, std::int64_t some, const ElementRows& from) {
       element_functions().widen(from, some, view.dim(), stage + done * view.dim());
     });

@@ -1,4 +1,5 @@
-// fp16 and bf16 to FP32 and back, vector by vector: exact upwards, rounded to nearest even downwards.
+// FP32, and fp16 and bf16 to FP32 and back, vector by vector: exact upwards, rounded to nearest even
+// downwards.
 #if defined(RUNMAX_KERNELS_FORWARD_CPU_CONVERT_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef RUNMAX_KERNELS_FORWARD_CPU_CONVERT_INL_HPP
 #undef RUNMAX_KERNELS_FORWARD_CPU_CONVERT_INL_HPP
@@ -26,8 +27,17 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class D>
 using Halves = hn::Rebind<std::uint16_t, D>;
 
-// Elements in memory as 16 bits each.
+// Elements in memory.
+struct Float32 {
+  using Element = float;
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE V widen(D d, const float* from) {
+    return hn::LoadU(d, from);
+  }
+};
+
 struct Float16 {
+  using Element = std::uint16_t;
   template <class D, class V = hn::Vec<D>>
   static HWY_INLINE V widen(D d, const std::uint16_t* from) {
 #if RUNMAX_HAS_F16C
@@ -76,6 +86,7 @@ struct Float16 {
 };
 
 struct BFloat16 {
+  using Element = std::uint16_t;
   template <class D, class V = hn::Vec<D>>
   static HWY_INLINE V widen(D d, const std::uint16_t* from) {
     const hn::RebindToSigned<D> di;

@@ -58,7 +58,7 @@ inline void pad_rows(const KvRows& keys, std::int64_t first, std::int64_t count,
 // The keys or values of a KV head of a batch element, wherever they lie.
 inline KvRows kv_rows_of(const Problem& p, const Tensors& tensors, const TensorView& view, std::int64_t batch,
                          std::int64_t kv_head, const Sequence& sequence) {
-  if (p.page_size > 0) return {view, kv_head, tensors.page_table, batch, p.page_size};
+  if (p.page_size > 0) return {view, kv_head, tensors.page_table, batch, p.page_size, sequence.kv_len};
   return {view, p.varlen.empty() ? batch : 0, kv_head, sequence.kv_start};
 }
 

@@ -49,9 +49,9 @@ inline void widen(const ElementRows& source, std::int64_t rows, std::int64_t cha
   const std::int64_t row_bytes = channels * (source.dtype == DType::f32 ? 4 : 2);
   for (std::int64_t r = 0; r < rows; ++r, to += channels) {
     const void* row = element_at(source.data, source.dtype, r * source.row_stride);
-    if (source.channel_stride == 1) {
-      const auto* ahead = static_cast<const char*>(
-          element_at(source.data, source.dtype, (r + prefetch_rows) * source.row_stride));
+    if (source.channel_stride == 1 && source.later) {
+      const auto* ahead =
+          static_cast<const char*>(element_at(source.later, source.dtype, r * source.row_stride));
       for (std::int64_t byte = 0; byte < row_bytes; byte += region_bytes) hwy::Prefetch(ahead + byte);
     }
     if (source.dtype == DType::f16)

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/forward/cpu/config.hpp"
 #include "runmax/tensor.hpp"
 
 namespace runmax::cpu {
@@ -13,6 +14,9 @@ struct ElementRows {
   DType dtype = DType::f32;
   std::int64_t row_stride = 0;
   std::int64_t channel_stride = 1;
+  // What is asked for while row 0 is read, and so on row by row, so that it is there when its turn comes;
+  // null: nothing.
+  const void* later = nullptr;
 };
 
 struct ElementFunctions {
@@ -36,7 +40,8 @@ inline const void* element_at(const void* data, DType dtype, std::int64_t index)
 inline ElementRows element_rows(const TensorView& view, std::int64_t batch, std::int64_t head,
                                 std::int64_t first) {
   const std::int64_t at = batch * view.strides[0] + head * view.strides[1] + first * view.strides[2];
-  return {element_at(view.data, view.dtype, at), view.dtype, view.strides[2], view.strides[3]};
+  return {element_at(view.data, view.dtype, at), view.dtype, view.strides[2], view.strides[3],
+          element_at(view.data, view.dtype, at + prefetch_rows * view.strides[2])};
 }
 
 }  // namespace runmax::cpu

@@ -18,10 +18,11 @@ class KvRows {
   KvRows(const TensorView& view, std::int64_t batch, std::int64_t head, std::int64_t start)
       : first_(element_rows(view, batch, head, start)) {}
 
-  // A head of a pool of pages; row j is row j % page_size of page table[j / page_size].
+  // A head of a pool of pages; row j of `rows` is row j % page_size of page table[j / page_size].
   KvRows(const TensorView& pool, std::int64_t head, const TensorView& table, std::int64_t batch,
-         std::int64_t page_size)
+         std::int64_t page_size, std::int64_t rows)
       : first_(element_rows(pool, 0, head, 0)),
+        rows_(rows),
         page_size_(page_size),
         page_stride_(pool.strides[0]),
         table_(static_cast<const std::int32_t*>(table.data) + batch * table.strides[0]),
@@ -76,15 +77,23 @@ class KvRows {
   };
 
   Run run(std::int64_t row, std::int64_t count) const {
-    std::int64_t at = row * first_.row_stride;
-    if (page_size_ > 0) {
-      const std::int64_t page = table_[row / page_size_ * table_stride_];
-      at = page * page_stride_ + row % page_size_ * first_.row_stride;
-      count = std::min(count, page_size_ - row % page_size_);
-    }
     Run piece{first_, count};
-    piece.rows.data = element_at(first_.data, first_.dtype, at);
+    piece.rows.data = at(row);
+    if (page_size_ == 0) {
+      piece.rows.later = at(row + prefetch_rows);
+      return piece;
+    }
+    piece.count = std::min(count, page_size_ - row % page_size_);
+    // The same row of a later page: what lies behind this one in memory is some other head's.
+    const std::int64_t later = row + round_up(prefetch_rows, page_size_);
+    piece.rows.later = later < rows_ ? at(later) : nullptr;
     return piece;
+  }
+
+  const void* at(std::int64_t row) const {
+    if (page_size_ == 0) return element_at(first_.data, first_.dtype, row * first_.row_stride);
+    const std::int64_t page = table_[row / page_size_ * table_stride_];
+    return element_at(first_.data, first_.dtype, page * page_stride_ + row % page_size_ * first_.row_stride);
   }
 
   static StridedRows as_strided(const ElementRows& rows) {
@@ -92,6 +101,7 @@ class KvRows {
   }
 
   ElementRows first_;
+  std::int64_t rows_ = 0;       // where it is paged
   std::int64_t page_size_ = 0;  // 0: not paged
   std::int64_t page_stride_ = 0;
   const std::int32_t* table_ = nullptr;

@@ -164,7 +164,8 @@ class OnlineRun {
  private:
   KvRows rows_of_head(const TensorView& view, const Job& job) const {
     const std::int64_t head = job.kv_head % problem_.kv_heads, batch = job.kv_head / problem_.kv_heads;
-    if (problem_.page_size > 0) return {view, head, tensors_.page_table, batch, problem_.page_size};
+    if (problem_.page_size > 0)
+      return {view, head, tensors_.page_table, batch, problem_.page_size, job.work->sequence.kv_len};
     return {view, problem_.varlen.empty() ? batch : 0, head, job.work->sequence.kv_start};
   }
 
@@ -302,18 +303,16 @@ class OnlineRun {
     few.keys = scores.keys;
     few.scores = scores.scores;
     few.scores_stride = scores.scores_stride;
-    const KvRows k = rows_of_head(tensors_.k, job);
-    few.from_memory = k.direct() && tensors_.k.strides[3] == 1;
-    if (few.from_memory) {
-      few.k = k.strided(key);
-    } else {
-      k.for_each_piece(key, keys, few.head_dim, scratch.stage,
-                       [&](std::int64_t done, std::int64_t count, const StridedRows& rows) {
-                         scale_rows(rows, count, few.head_dim, 1.0, scratch.k + done * few.head_dim);
-                       });
-      few.k = {scratch.k, few.head_dim, 1};
-    }
-    functions_.few_rows_scores(few);
+    rows_of_head(tensors_.k, job)
+        .for_each_run(key, keys, [&](std::int64_t done, std::int64_t count, const ElementRows& rows) {
+          few.k = rows;
+          few.range = {static_cast<std::int32_t>(done), static_cast<std::int32_t>(done + count)};
+          if (rows.channel_stride != 1) {
+            element_functions().widen(rows, count, few.head_dim, scratch.k);
+            few.k = {scratch.k, DType::f32, few.head_dim, 1};
+          }
+          functions_.few_rows_scores(few);
+        });
   }
 
   void compute(std::int64_t worker, const Job& job, std::int64_t slot, std::int64_t item) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/forward/cpu/ahead.hpp"
+#include "kernels/forward/cpu/elements.hpp"
 
 namespace runmax::cpu {
 
@@ -55,8 +56,8 @@ struct ScoreTile {
 // The same for a few rows and keys that are read once: K lies as rows with neighbouring channels.
 struct FewRowsTile {
   const float* q = nullptr;  // (rows, head_dim), times a power of two
-  StridedRows k;             // the tile's first key
-  bool from_memory = false;  // ask for later rows ahead of time
+  ElementRows k;             // the keys of `range`, channels side by side
+  TileKeys range;            // of the tile: scores of others are not written
   std::int64_t head_dim = 0;
   std::int64_t rows = 0;
   const TileKeys* keys = nullptr;  // (rows)
