@@ -1,9 +1,8 @@
 // Laws of attention that need no reference: each relates two runs of the same kernel.
 #include <cstring>
 
-#include "inputs/draw.hpp"
 #include "inputs/random.hpp"
-#include "kit/case.hpp"
+#include "kit/drawn.hpp"
 
 namespace runmax::kit {
 namespace {
@@ -12,11 +11,6 @@ RUNMAX_CASES_ON_ALL_KERNELS();
 
 // Standard normal values; two rounded answers to one question differ by a few lesson tolerances at most.
 constexpr double close = 2e-5;
-
-Operands drawn(const Problem& p) {
-  const inputs::HostInputs in = inputs::draw(p);
-  return {packed_tensor(q_shape(p), in.q), packed_tensor(k_shape(p), in.k), packed_tensor(v_shape(p), in.v)};
-}
 
 // `got` at head (b, h) against `want` at head (b_want, h_want).
 void expect_close(const Answer& got, std::int64_t b, std::int64_t h, const Answer& want, std::int64_t b_want,
