@@ -162,6 +162,7 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--kernel", default="")
     arguments = parser.parse_args()
+    arguments.program = arguments.program.resolve()  # a bare name would be looked for in PATH
     names = [*(m.name for m in MEASUREMENTS), *PROGRAMS]
     only = set(arguments.only.split(",")) if arguments.only else set(names)
     unknown = only - set(names)

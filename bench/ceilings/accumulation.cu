@@ -112,8 +112,7 @@ cudaError_t measure(const std::string& name, std::vector<Ceiling>& rows) {
     if (add(one_and(places, -23 - bits)) != 1.0f + ulp) break;
     kept = bits;
   }
-  rows.push_back(
-      {name + ": bits kept below an ulp of the largest, at least", "bits", {static_cast<double>(kept)}});
+  rows.push_back({name + ": bits kept below an ulp of the largest", "bits", {static_cast<double>(kept)}});
   // A large product takes as much from a small accumulator.
   Sum reversed = one_and({0}, 0);
   reversed.c = 1.5f * ulp / 2;

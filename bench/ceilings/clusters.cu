@@ -105,7 +105,8 @@ __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, 1)
     if constexpr (way == Way::load) {
 #pragma unroll
       for (int i = 0; i < exchange_bytes / (16 * threads); ++i) {
-        const float4 x = load_remote(to + (i * threads + threadIdx.x) * 16);
+        // Another place in every round: loads that give the same again would be done once.
+        const float4 x = load_remote(to + ((i * threads + threadIdx.x + exchange) * 16) % exchange_bytes);
         sum += x.x + x.y + x.z + x.w;
       }
     } else {

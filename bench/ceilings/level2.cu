@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "bench/ceilings/ceilings.hpp"
+#include "bench/ceilings/random_fill.cuh"
 #include "bench/cycle_count.cuh"
 #include "device/ptx/bulk_copy.cuh"
 #include "device/ptx/cluster.cuh"
@@ -127,7 +128,7 @@ cudaError_t measure(int multiprocessors, const unsigned char* tiles, const char*
 cudaError_t measure_level2(int multiprocessors, std::vector<Ceiling>& rows) {
   const DeviceArray<unsigned char> tiles(static_cast<std::size_t>(tile_count) * slot_bytes);
   if (tiles.error != cudaSuccess) return tiles.error;
-  cudaError_t error = cudaMemset(tiles.data, 0x5a, static_cast<std::size_t>(tile_count) * slot_bytes);
+  cudaError_t error = random_fill(tiles.data, static_cast<std::int64_t>(tile_count) * slot_bytes);
   if (error == cudaSuccess)
     error = measure<1, false>(multiprocessors, tiles.data, "L2, blocks by themselves", rows);
   if (error == cudaSuccess)
