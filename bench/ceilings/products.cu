@@ -4,11 +4,11 @@
 #include "bench/ceilings/ceilings.hpp"
 #include "bench/ceilings/random_fill.cuh"
 #include "bench/cycle_count.cuh"
+#include "device/planes/softmax.cuh"
 #include "device/ptx/bulk_copy.cuh"
 #include "device/ptx/warpgroup.cuh"
 #include "kernels/forward/hopper/multiply.cuh"
 #include "kernels/forward/hopper/shared.cuh"
-#include "kernels/forward/hopper/softmax.cuh"
 
 namespace runmax::bench {
 namespace {
@@ -50,7 +50,7 @@ __device__ void consume(hopper::Shared<config>& shared, int tiles, int consumer,
   const int first_row = consumer * 64 + thread / 32 * 16 + lane / 4;
   const std::uint64_t q_hi = mma::warp_uniform(mma::k_major_descriptor(shared.q_smem + consumer * 64 * 128));
   const std::uint64_t q_lo = mma::advance(q_hi, hopper::query_bytes(config) / 2);
-  hopper::WeightPlanes p;
+  planes::WeightPlanes<hopper::block_kv> p;
   std::uint32_t seed = blockIdx.x * 1024 + threadIdx.x + 1;
 #pragma unroll
   for (int step = 0; step < 8; ++step)
@@ -59,7 +59,7 @@ __device__ void consume(hopper::Shared<config>& shared, int tiles, int consumer,
       p.hi[step][part] = measure::random_halves(seed);
       p.lo[step][part] = measure::random_halves(seed);
     }
-  hopper::RowState rows[2];
+  planes::RowState rows[2];
   float scores =
       0.0f;  // one of each tile: nobody reads them otherwise, and ptxas would leave their product out
   float o_reg[config.dim / 2] = {}, shrink[2] = {1.0f, 1.0f};
@@ -70,9 +70,10 @@ __device__ void consume(hopper::Shared<config>& shared, int tiles, int consumer,
     hopper::multiply_scores<config>(s_reg, q_hi, q_lo, operand<stages>(shared, ring));
     if constexpr (stages != Stages::products) hopper::release_operand(shared, held, lane);
     scores += s_reg[0];
-    if constexpr (stages == Stages::with_softmax)
-      hopper::weigh<false>(s_reg, p, rows, shrink, shared.headers[0], shared.query_unit + first_row,
-                           lane % 4 * 2);
+    if constexpr (stages == Stages::with_softmax) {
+      const float query_unit[2] = {shared.query_unit[first_row], shared.query_unit[first_row + 8]};
+      planes::weigh<false>(s_reg, p, rows, shrink, shared.headers[0], query_unit, lane % 4 * 2);
+    }
     hopper::multiply_values<config>(t_reg, p, operand<stages>(shared, ring));
     if constexpr (stages != Stages::products) hopper::release_operand(shared, held, lane);
 #pragma unroll

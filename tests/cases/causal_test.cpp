@@ -47,5 +47,22 @@ TEST_P(Case, O039_LongerOperandsUnderSplits) {
   }
 }
 
+// Every head has an odd number of query blocks, and all of them are more than a GPU has multiprocessors.
+TEST_P(Case, O039_ManyHeadsOfAnOddNumberOfBlocks) {
+  for (const int splits : {1, 3}) {
+    const Problem p = problem("hq66:hk1:q390:d8:causal");
+    PlanOptions with_splits = options();
+    with_splits.num_splits = splits;
+    const Operands in = mean_index(p);
+    const auto answer = run(p, in.q, in.k, in.v, with_splits);
+    if (!answer) continue;
+    for (std::int64_t h = 0; h < 66; ++h)
+      for (std::int64_t i = 0; i < 390; ++i) {
+        expect_row(*answer, 0, h, i, static_cast<double>(i) / 2, 389);
+        expect_lse(*answer, 0, h, i, std::log(static_cast<double>(i + 1)));
+      }
+  }
+}
+
 }  // namespace
 }  // namespace runmax::kit

@@ -3,25 +3,14 @@
 
 #include <cstdint>
 
-#include "device/softmax/visible_keys.cuh"
-#include "device/tile/tensor.cuh"
+#include "device/planes/arguments.cuh"
 #include "kernels/forward/hopper/config.hpp"
 
 namespace runmax::hopper {
 
-struct ForwardArguments {
-  DeviceTensor<const float> q, k, v;
-  DeviceTensor<float> o, lse;  // lse.data may be null
-  unsigned char* images;       // (batch, kv_head, key tile, tile_bytes)
-  TileHeader* headers;         // (batch, kv_head, key tile)
-  float* partial_out;    // (split, batch, head, row, value_dim), normalised; null when there is one split
-  float* partial_state;  // (split, batch, head, row, 2): max in log2, sum
-  std::int64_t batch, query_heads, kv_heads, group;
-  int query_len, head_dim, value_dim;  // lengths below 2^29: the plan refuses more
-  std::int64_t query_tiles, key_tiles, splits, work_items;
-  float scale;       // softmax_scale
-  float scale_log2;  // softmax_scale * log2(e)
-  VisibleKeys<int> keys;
+struct ForwardArguments : planes::ForwardArguments<TileHeader> {
+  std::uint32_t items_per_head;  // work items, with the one that has no rows
+  std::uint32_t items_per_turn;  // neighbours that a block takes one after the other: 1 or 2
 };
 
 }  // namespace runmax::hopper

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 
-#include "kernels/forward/hopper/softmax.cuh"
+#include "device/ptx/warpgroup.cuh"
+#include "device/softmax/natural_lse.cuh"
+#include "kernels/forward/hopper/arguments.cuh"
 
 namespace runmax::hopper {
 

@@ -3,15 +3,15 @@
 
 #include <cstdint>
 
+#include "device/planes/recompute.cuh"
+#include "device/planes/softmax.cuh"
 #include "device/ptx/bulk_copy.cuh"
 #include "device/ptx/mbarrier.cuh"
 #include "device/ptx/warpgroup.cuh"
 #include "kernels/forward/hopper/multiply.cuh"
 #include "kernels/forward/hopper/output.cuh"
 #include "kernels/forward/hopper/queries.cuh"
-#include "kernels/forward/hopper/recompute.cuh"
 #include "kernels/forward/hopper/shared.cuh"
-#include "kernels/forward/hopper/softmax.cuh"
 #include "kernels/forward/hopper/work.cuh"
 
 namespace runmax::hopper {
@@ -22,8 +22,9 @@ __device__ void produce(Shared<config>& shared, const ForwardArguments& args) {
   RingPosition<config.slots> ring;
   std::uint32_t tile_count = 0;
   ptx::wait_for_dependencies();  // the images are written by the kernel before this one
-  for (std::uint32_t round = 0; work_index(round) < args.work_items; ++round) {
-    const WorkItem work = work_item<config>(args, work_index(round));
+  for (std::uint32_t round = 0; work_index(args, round) < args.work_items; ++round) {
+    const planes::WorkItem work = work_item<config>(args, work_index(args, round));
+    if (!has_rows(work)) continue;
     const std::int64_t head = work.b * args.kv_heads + work.h / args.group;
     for (int tile = work.tile_begin; tile < work.tile_end; ++tile, ++tile_count) {
       const unsigned char* image = args.images + (head * args.key_tiles + tile) * tile_bytes(config.dim);
@@ -53,8 +54,9 @@ __device__ void consume(Shared<config>& shared, const ForwardArguments& args, in
   const int column_of_eight = lane % 4 * 2;  // of each 8 keys or channels, and its neighbour
   RingPosition<config.slots> ring;
   int header_stage = 0;
-  for (std::uint32_t round = 0; work_index(round) < args.work_items; ++round) {
-    const WorkItem work = work_item<config>(args, work_index(round));
+  for (std::uint32_t round = 0; work_index(args, round) < args.work_items; ++round) {
+    const planes::WorkItem work = work_item<config>(args, work_index(args, round));
+    if (!has_rows(work)) continue;
     split_queries(shared, args, work, consumer, warp, lane);
     ptx::fence_proxy_async_shared();
     ptx::named_barrier_sync(1 + consumer, 128);
@@ -62,7 +64,7 @@ __device__ void consume(Shared<config>& shared, const ForwardArguments& args, in
         mma::warp_uniform(mma::k_major_descriptor(shared.q_smem + consumer * 64 * 128));
     const std::uint64_t q_lo = mma::advance(q_hi, query_bytes(config) / 2);
 
-    RowState rows[2];
+    planes::RowState rows[2];
     // Keys that all 64 rows of this consumer see: tiles inside need no mask.
     const int top = min(work.first_row + consumer * 64, args.query_len - 1);
     const int bottom = min(work.first_row + consumer * 64 + 63, args.query_len - 1);
@@ -81,7 +83,7 @@ __device__ void consume(Shared<config>& shared, const ForwardArguments& args, in
       const TileHeader& header = shared.headers[header_stage];
       header_stage = header_stage + 1 == config.header_stages ? 0 : header_stage + 1;
       float s_reg[64], shrink[2];
-      WeightPlanes p;
+      planes::WeightPlanes<block_kv> p;
 
       RingPosition<config.slots> held = ring;
       const OperandPlanes k = wait_operand(shared, ring, "keys to land");
@@ -91,11 +93,12 @@ __device__ void consume(Shared<config>& shared, const ForwardArguments& args, in
       if (lane == 0 && (header.listed_keys | header.listed_values | header.large_keys) != 0)
         shared.suspicious[consumer * 4 + warp] = 1;
       const bool edge = first_key < common_begin || first_key + block_kv > common_end;
-      if (edge) mask_scores(s_reg, args, work.first_row + first_row, first_key, column);
+      if (edge) planes::mask_scores(s_reg, args, work.first_row + first_row, first_key, column);
+      const float query_unit[2] = {shared.query_unit[first_row], shared.query_unit[first_row + 8]};
       if (header.wide) {
-        weigh<true>(s_reg, p, rows, shrink, header, shared.query_unit + first_row, column);
+        planes::weigh<true>(s_reg, p, rows, shrink, header, query_unit, column);
       } else {
-        weigh<false>(s_reg, p, rows, shrink, header, shared.query_unit + first_row, column);
+        planes::weigh<false>(s_reg, p, rows, shrink, header, query_unit, column);
       }
 
       float t_reg[config.dim / 2];
@@ -109,13 +112,16 @@ __device__ void consume(Shared<config>& shared, const ForwardArguments& args, in
           o_reg[4 * n + c] = fmaf(o_reg[4 * n + c], shrink[c / 2], t_reg[4 * n + c]);
     }
     // The work item is worked out again rather than kept in registers through the loop.
-    std::uint32_t index = work_index(round);
+    std::uint32_t index = work_index(args, round);
     asm volatile("" : "+r"(index));
-    const WorkItem done = work_item<config>(args, index);
+    const planes::WorkItem done = work_item<config>(args, index);
     store_rows<config>(o_reg, rows, args, done, first_row_of_block, column_of_eight);
     __syncwarp();
-    if (shared.suspicious[consumer * 4 + warp] != 0)
-      recompute_rows<config>(shared, args, done, consumer * 64 + warp * 16, lane);
+    if (shared.suspicious[consumer * 4 + warp] != 0) {
+      const int first_row = consumer * 64 + warp * 16;
+      planes::recompute_rows<config.dim, block_kv>(
+          args, done, first_row, lane, [&](int row) { return shared.query_unit[first_row + row]; });
+    }
   }
 }
 

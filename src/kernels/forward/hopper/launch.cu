@@ -12,6 +12,12 @@
 namespace runmax::hopper {
 namespace {
 
+// Under a causal mask, a block that takes a long work item takes a short one next. Where every item has a
+// multiprocessor of its own, the longest item is the time whatever else happens.
+bool paired(const Problem& p, std::int64_t work_items, std::int64_t multiprocessors) {
+  return p.causal != Causal::none && p.window.left < 0 && work_items > multiprocessors;
+}
+
 template <int dim>
 Status launch(const ForwardArguments& args, std::int64_t multiprocessors, cudaStream_t stream) {
   constexpr ForwardTile tile = tile_of_dim(dim);
@@ -22,7 +28,7 @@ Status launch(const ForwardArguments& args, std::int64_t multiprocessors, cudaSt
         !status.ok())
       return status;
   }
-  const LaunchShape shape{.blocks = std::min(args.work_items, multiprocessors),
+  const LaunchShape shape{.blocks = std::min(args.work_items / args.items_per_turn, multiprocessors),
                           .threads = tile.threads(),
                           .shared_bytes = shared_bytes(tile),
                           .start = images > 0 ? Start::dependent : Start::after_all};
@@ -65,7 +71,10 @@ Status forward_run(const Plan& plan, const Tensors& t, Workspace workspace, Stre
   args.query_tiles = (p.query_len + plan.block_q - 1) / plan.block_q;
   args.key_tiles = (p.kv_len + block_kv - 1) / block_kv;
   args.splits = plan.num_splits;
-  args.work_items = plan.work_items;
+  args.items_per_turn = paired(p, plan.work_items, multiprocessors) ? 2 : 1;
+  const std::int64_t items_per_head = args.query_tiles * args.splits;
+  args.items_per_head = static_cast<std::uint32_t>(items_per_head + items_per_head % args.items_per_turn);
+  args.work_items = p.batch * p.query_heads * args.items_per_head;
   args.scale = static_cast<float>(effective_scale(p));
   args.scale_log2 = static_cast<float>(effective_scale(p) * 1.4426950408889634);
   args.keys = visible_keys_of<int>(p);

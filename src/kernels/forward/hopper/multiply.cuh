@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "device/mma/descriptor.cuh"
+#include "device/planes/softmax.cuh"
 #include "device/ptx/wgmma.cuh"
 #include "kernels/forward/hopper/shared.cuh"
-#include "kernels/forward/hopper/softmax.cuh"
 
 namespace runmax::hopper {
 
@@ -42,7 +42,7 @@ __device__ inline void multiply_weights(float (&t)[dim / 2], const std::uint32_t
 
 // The tile's part of the output in fresh accumulators: p_lo v_hi + p_hi v_lo + p_hi v_hi.
 template <ForwardTile config>
-__device__ void multiply_values(float (&t_reg)[config.dim / 2], const WeightPlanes& p,
+__device__ void multiply_values(float (&t_reg)[config.dim / 2], const planes::WeightPlanes<block_kv>& p,
                                 const OperandPlanes& v) {
   constexpr std::uint32_t column_block = block_kv * 128;
   const std::uint64_t v_hi = mma::warp_uniform(mma::mn_major_descriptor(v.hi, column_block)),

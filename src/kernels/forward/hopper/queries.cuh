@@ -12,8 +12,8 @@ namespace runmax::hopper {
 
 // Splits a consumer's 64 rows of Q into planes: a warp takes 16 rows, dim / 8 neighbouring lanes a row.
 template <ForwardTile config>
-__device__ void split_queries(Shared<config>& shared, const ForwardArguments& args, const WorkItem& work,
-                              int consumer, int warp, int lane) {
+__device__ void split_queries(Shared<config>& shared, const ForwardArguments& args,
+                              const planes::WorkItem& work, int consumer, int warp, int lane) {
   constexpr int lanes_per_row = config.dim / 8, rows_per_step = 32 / lanes_per_row,
                 steps = 16 / rows_per_step;
   const float* q = args.q.head(work.b, work.h);
