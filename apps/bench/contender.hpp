@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "check/gradient_check.hpp"
 #include "check/runner.hpp"
 #include "measure/cache_state.hpp"
 #include "runmax/status.hpp"
@@ -25,10 +26,12 @@ inline measure::CacheState cache_of(Way way) {
   return way == Way::cold ? measure::CacheState::cold : measure::CacheState::warm;
 }
 
-// What an implementation computed: O and LSE, or the gradients, packed (batch, heads, length, dim).
+// What an implementation computed: O and LSE, or the gradients, packed (batch, heads, length, dim); of
+// problems that are not plain those of the engine, in the form that the problem has.
 struct Output {
   check::Answer attention;
   std::vector<float> dq, dk, dv;
+  check::GradientAnswer gradients{};
 };
 
 // What every implementation can do, whatever it runs on.

@@ -1,10 +1,11 @@
 #include "bench/engine.hpp"
 
-#include <array>
 #include <chrono>
 #include <cstring>
 #include <initializer_list>
+#include <tuple>
 
+#include "check/forms.hpp"
 #include "measure/cpu_cache.hpp"
 #include "runmax/backward.hpp"
 
@@ -13,43 +14,55 @@ namespace {
 
 using measure::Buffer;
 
-// Memory of `floats` floats that are all NaN: an element that no kernel writes must not pass.
-Status allocate(Buffer& buffer, std::size_t bytes, measure::MemoryLedger& ledger) {
-  Result<Buffer> made = Buffer::allocate({}, bytes, ledger);
-  if (!made.ok()) return made.status();
-  buffer = std::move(made.value());
-  if (bytes > 0) std::memset(buffer.data(), 0xFF, bytes);
-  return {};
-}
+// An output: memory that is all NaN at first, as an element that no kernel writes must not pass.
+struct OutputTensor {
+  check::HostTensor shape;  // without elements
+  Buffer buffer{};
+  std::vector<unsigned char> gated{};  // what was handed out
 
-std::size_t elements(const std::array<std::int64_t, 4>& shape) {
-  return static_cast<std::size_t>(shape[0] * shape[1] * shape[2] * shape[3]);
-}
+  Status allocate(check::HostTensor like, DType dtype, TensorView& view, measure::MemoryLedger& ledger) {
+    shape = std::move(like);
+    shape.dtype = dtype;
+    Result<Buffer> made = Buffer::allocate({}, shape.bytes(), ledger);
+    if (!made.ok()) return made.status();
+    buffer = std::move(made.value());
+    if (buffer.bytes() > 0) std::memset(buffer.data(), 0xFF, buffer.bytes());
+    view = shape.view(buffer.data(), {});
+    shape.storage = {};
+    return {};
+  }
+  check::HostTensor take() {
+    const auto* bytes = static_cast<const unsigned char*>(buffer.data());
+    gated.assign(bytes, bytes + buffer.bytes());
+    check::HostTensor values = shape;
+    values.storage.resize(buffer.bytes() / static_cast<std::size_t>(dtype_bytes(shape.dtype)));
+    check::decode(bytes, values);
+    return values;
+  }
+  bool unchanged() const {
+    return gated.empty() || std::memcmp(buffer.data(), gated.data(), gated.size()) == 0;
+  }
+};
+
+// LSE, dBias and dSink are FP32, in double double.
+DType wide_dtype(const Problem& p) { return p.dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 // What both passes have: a plan, a workspace, views of the inputs.
 class Engine : public Contender {
  public:
-  Engine(const Workload& workload, Plan plan, int threads) : workload_(workload), plan_(std::move(plan)) {
+  Engine(const Workload& workload, Plan plan, int threads)
+      : workload_(workload), plan_(std::move(plan)), tensors_(workload.tensors) {
     // The threads that were asked for: a plan with less work takes fewer.
     identity_ = {"runmax", plan_.kernel, plan_.computed_as, threads};
-    const Problem& p = plan_.problem;
-    q_shape_ = {p.batch, p.query_heads, p.query_len, p.head_dim};
-    k_shape_ = {p.batch, p.kv_heads, p.kv_len, p.head_dim};
-    v_shape_ = {p.batch, p.kv_heads, p.kv_len, p.value_dim};
-    o_shape_ = {p.batch, p.query_heads, p.query_len, p.value_dim};
-    lse_shape_ = {p.batch, p.query_heads, p.query_len, 1};
-    tensors_.q = view(workload_.q, q_shape_);
-    tensors_.k = view(workload_.k, k_shape_);
-    tensors_.v = view(workload_.v, v_shape_);
   }
 
   virtual Status allocate_outputs(measure::MemoryLedger& ledger) {
-    if (Status status = allocate(o_, elements(o_shape_) * sizeof(float), ledger); !status.ok()) return status;
-    if (Status status = allocate(lse_, elements(lse_shape_) * sizeof(float), ledger); !status.ok())
+    const Problem& p = plan_.problem;
+    if (Status status = o_.allocate(check::form_o(p), p.dtype, tensors_.o, ledger); !status.ok())
       return status;
-    tensors_.o = view(o_, o_shape_);
-    tensors_.lse = view(lse_, lse_shape_);
-    return allocate(workspace_, plan_.workspace_bytes, ledger);
+    if (Status status = lse_.allocate(check::form_lse(p), wide_dtype(p), tensors_.lse, ledger); !status.ok())
+      return status;
+    return allocate_workspace(plan_.workspace_bytes, workspace_, ledger);
   }
 
   const Identity& identity() const override { return identity_; }
@@ -64,28 +77,27 @@ class Engine : public Contender {
 
   void flush() override {
     for (const Buffer* buffer : std::initializer_list<const Buffer*>{&workload_.q, &workload_.k, &workload_.v,
-                                                                     &o_, &lse_, &workspace_})
+                                                                     &o_.buffer, &lse_.buffer, &workspace_})
       measure::flush_lines(buffer->data(), buffer->bytes());
+    for (const Buffer& buffer : workload_.options) measure::flush_lines(buffer.data(), buffer.bytes());
   }
 
  protected:
   virtual Status run_once() = 0;
 
-  static TensorView view(const Buffer& buffer, const std::array<std::int64_t, 4>& shape) {
-    return packed_view(buffer.data(), DType::f32, shape, Layout::bhsd);
-  }
-  static std::vector<float> values(const Buffer& buffer) {
-    return {buffer.floats(), buffer.floats() + buffer.bytes() / sizeof(float)};
-  }
-  static bool same(const Buffer& buffer, const std::vector<float>& was) {
-    return was.empty() || std::memcmp(buffer.data(), was.data(), buffer.bytes()) == 0;
+  static Status allocate_workspace(std::size_t bytes, Buffer& buffer, measure::MemoryLedger& ledger) {
+    Result<Buffer> made = Buffer::allocate({}, bytes, ledger);
+    if (!made.ok()) return made.status();
+    buffer = std::move(made.value());
+    if (bytes > 0) std::memset(buffer.data(), 0xFF, bytes);
+    return {};
   }
 
   const Workload& workload_;
   Plan plan_;
   Identity identity_;
-  std::array<std::int64_t, 4> q_shape_{}, k_shape_{}, v_shape_{}, o_shape_{}, lse_shape_{};
-  Buffer o_, lse_, workspace_;
+  OutputTensor o_, lse_;
+  Buffer workspace_;
   Tensors tensors_;
 };
 
@@ -95,20 +107,17 @@ class Forward final : public Engine {
 
   Result<Output> output() override {
     if (Status status = run_once(); !status.ok()) return status;
-    output_.attention.plan = plan_;
-    output_.attention.o = check::packed_tensor(o_shape_, values(o_));
-    output_.attention.lse = check::packed_tensor(lse_shape_, values(lse_));
-    return output_;
+    Output output;
+    output.attention.plan = plan_;
+    output.attention.o = o_.take();
+    output.attention.lse = lse_.take();
+    return output;
   }
 
-  Result<bool> unchanged() override {
-    return same(o_, output_.attention.o.storage) && same(lse_, output_.attention.lse.storage);
-  }
+  Result<bool> unchanged() override { return o_.unchanged() && lse_.unchanged(); }
 
  private:
   Status run_once() override { return run(plan_, tensors_, {workspace_.data(), workspace_.bytes()}); }
-
-  Output output_;
 };
 
 class Backward final : public Engine {
@@ -120,42 +129,53 @@ class Backward final : public Engine {
     Result<Plan> forward = plan(plan_.problem, facts);
     if (!forward.ok()) return forward.status();
     Buffer workspace;
-    if (Status status = allocate(workspace, forward.value().workspace_bytes, ledger); !status.ok())
+    if (Status status = allocate_workspace(forward.value().workspace_bytes, workspace, ledger); !status.ok())
       return status;
     return run(forward.value(), tensors_, {workspace.data(), workspace.bytes()});
   }
 
   Status allocate_outputs(measure::MemoryLedger& ledger) override {
     if (Status status = Engine::allocate_outputs(ledger); !status.ok()) return status;
-    if (Status status = allocate(dq_, elements(q_shape_) * sizeof(float), ledger); !status.ok())
-      return status;
-    if (Status status = allocate(dk_, elements(k_shape_) * sizeof(float), ledger); !status.ok())
-      return status;
-    if (Status status = allocate(dv_, elements(v_shape_) * sizeof(float), ledger); !status.ok())
-      return status;
-    gradients_.dout = view(workload_.dout, o_shape_);
-    gradients_.dq = view(dq_, q_shape_);
-    gradients_.dk = view(dk_, k_shape_);
-    gradients_.dv = view(dv_, v_shape_);
+    const Problem& p = plan_.problem;
+    gradients_.dout = workload_.dout_view;
+    const DType wide = wide_dtype(p);
+    for (const auto& [asked, output, like, dtype, view] :
+         {std::tuple{true, &dq_, &tensors_.q, p.dtype, &gradients_.dq},
+          {true, &dk_, &tensors_.k, p.dtype, &gradients_.dk},
+          {true, &dv_, &tensors_.v, p.dtype, &gradients_.dv},
+          {p.bias, &dbias_, &tensors_.bias, wide, &gradients_.dbias},
+          {p.sink, &dsink_, &tensors_.sink, wide, &gradients_.dsink}})
+      if (asked)
+        if (Status status = output->allocate(check::packed_tensor(like->shape), dtype, *view, ledger);
+            !status.ok())
+          return status;
     return {};
   }
 
   Result<Output> output() override {
     if (Status status = run_once(); !status.ok()) return status;
-    output_.attention.plan = plan_;
-    output_.dq = values(dq_);
-    output_.dk = values(dk_);
-    output_.dv = values(dv_);
-    return output_;
+    Output output;
+    output.attention.plan = plan_;
+    if (is_plain(plan_.problem)) {
+      output.dq = dq_.take().storage;
+      output.dk = dk_.take().storage;
+      output.dv = dv_.take().storage;
+      return output;
+    }
+    output.attention.o = o_.take();
+    output.attention.lse = lse_.take();
+    output.gradients = {plan_, dq_.take(), dk_.take(), dv_.take(), dbias_.take(), dsink_.take(), {}};
+    return output;
   }
 
   Result<bool> unchanged() override {
-    return same(dq_, output_.dq) && same(dk_, output_.dk) && same(dv_, output_.dv);
+    return dq_.unchanged() && dk_.unchanged() && dv_.unchanged() && dbias_.unchanged() && dsink_.unchanged();
   }
 
   void flush() override {
     Engine::flush();
-    for (const Buffer* buffer : std::initializer_list<const Buffer*>{&workload_.dout, &dq_, &dk_, &dv_})
+    for (const Buffer* buffer : std::initializer_list<const Buffer*>{
+             &workload_.dout, &dq_.buffer, &dk_.buffer, &dv_.buffer, &dbias_.buffer})
       measure::flush_lines(buffer->data(), buffer->bytes());
   }
 
@@ -165,8 +185,7 @@ class Backward final : public Engine {
   }
 
   Gradients gradients_;
-  Buffer dq_, dk_, dv_;
-  Output output_;
+  OutputTensor dq_, dk_, dv_, dbias_, dsink_;
 };
 
 }  // namespace

@@ -340,6 +340,12 @@ Result<OthersOf<ContenderType>> peers_of(const std::shared_ptr<PeerProgram>& pro
 
 Result<Others> peers_for(const std::shared_ptr<PeerProgram>& program, const Workload& workload,
                          const std::vector<int>& threads) {
+  if (!is_plain(workload.problem)) {
+    Others others;
+    others.refused.push_back({{"peers", "", "", threads.front()},
+                              "are asked for f32 without options' tensors, packed or paged batches alone"});
+    return others;
+  }
   return peers_of<Peer, Contender>(program, workload, threads);
 }
 

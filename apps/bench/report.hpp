@@ -89,8 +89,14 @@ struct Report {
   double seconds = 0;  // that the rounds took
 
   bool passed() const;
-  double flops(std::size_t problem) const { return pass_flops(problems[problem], pass); }
-  double bytes(std::size_t problem) const { return pass_bytes(problems[problem], pass); }
+  // By what was drawn where that was counted, else by the formulas.
+  std::vector<Work> work{};  // of each problem, or empty
+  double flops(std::size_t problem) const {
+    return work.empty() ? pass_flops(problems[problem], pass) : work[problem].flops;
+  }
+  double bytes(std::size_t problem) const {
+    return work.empty() ? pass_bytes(problems[problem], pass) : work[problem].bytes;
+  }
 };
 
 // Seconds of one entry over those of another, round by round: the median and its spread. Nothing if one of

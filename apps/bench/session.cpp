@@ -84,6 +84,7 @@ class Session {
     if (!made.ok()) return made.status();
     workloads_.push_back(std::make_unique<Workload>(std::move(made).value()));
     const Workload& workload = *workloads_.back();
+    report_.work.push_back(workload.work);
 
     std::vector<Lane> lanes;
     for (const std::string& kernel : options_.kernels)

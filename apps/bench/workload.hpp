@@ -26,16 +26,28 @@ double pass_bytes(const Problem& problem, Pass pass);
 std::string_view flops_formula(Pass pass);
 std::string bytes_formula(Pass pass);
 
+// What a pass costs at least on the lengths that were drawn, over the pairs that mask and bias leave visible.
+struct Work {
+  double flops = 0, bytes = 0;
+};
+
 struct Workload {
   Problem problem;
   Pass pass = Pass::forward;
   inputs::HostInputs drawn;
-  std::vector<float> drawn_dout;  // backward alone
-  measure::Buffer q, k, v, dout;  // what was drawn, in the problem's type, in the device's memory
+  std::vector<float> drawn_dout;         // backward alone
+  measure::Buffer q, k, v, dout;         // what was drawn, in the problem's type, in the device's memory
+  std::vector<measure::Buffer> options;  // on the CPU: mask, bias, slopes, sink, page table and lengths
+  Tensors tensors{};                     // on the CPU: views of all of them
+  TensorView dout_view{};
+  Work work;
 
-  double flops() const { return pass_flops(problem, pass); }
-  double bytes() const { return pass_bytes(problem, pass); }
+  double flops() const { return work.flops; }
+  double bytes() const { return work.bytes; }
 };
+
+// f32 without any form and without tensors of options: what peers are asked for, and what they are given.
+bool is_plain(const Problem& problem);
 
 // Draws the inputs and lays them out on the device. `ledger` must outlive them.
 Result<Workload> make_workload(const Problem& problem, Pass pass, Device device,

@@ -129,7 +129,7 @@ def claim_errors():
                             (["q64:d64", "--kernel", "nobody"], "nobody"), (["q64:d64", "--repeat", "-2"], "-2"),
                             (["q64:d64", "--time-limit", "0"], "--time-limit"), (["q64:d64", "--simd", "AVX9"], "AVX9"),
                             (["q64:d64", "--cache", "hot"], "hot"), (["q64:d64", "--graph-nodes", "-1"], "--graph-nodes"), (["q64:d64", "--device", "gpu"], "gpu"),
-                            (["q64:hq3:hk2:d64"], "kv_heads"), (["q64:d64:bf16"], "bf16"), (["q64:d64:mask"], "mask"), (["q0:k5:d64"], "query"), ([], "problem"),
+                            (["q64:hq3:hk2:d64"], "kv_heads"), (["q64:d64:e4m3"], "e4m3"), (["q0:k5:d64"], "query"), ([], "problem"),
                             (["q64:d64", "--wrong"], "--wrong")):
         done = run(*arguments, ok=(2,))
         assert done.stdout == "", arguments

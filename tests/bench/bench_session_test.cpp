@@ -35,7 +35,9 @@ class Suspect final : public Contender {
   Result<Output> output() override {
     Result<Output> output = engine_->output();
     if (!output.ok()) return output;
-    if (output.value().dk.empty())
+    if (!output.value().gradients.dk.storage.empty())
+      output.value().gradients.dk.storage[77] += behaviour_.wrong_by;
+    else if (output.value().dk.empty())
       output.value().attention.o.at(0, 1, 3, 5) += behaviour_.wrong_by;
     else
       output.value().dk[777] += behaviour_.wrong_by;
@@ -115,6 +117,39 @@ TEST(BenchSession, AWrongGradientIsNamedAndNeverTimed) {
   EXPECT_EQ(report.flops(0), 2.0 * visible_pairs(report.problems[0]) * 320);
   // Q, O, dO and dQ of 4 * 96 rows, K, V, dK and dV of 2 * 70, LSE.
   EXPECT_EQ(report.bytes(0), 4.0 * 64 * 4 * (4 * 96 + 2 * 70) + 4 * 4 * 96);
+}
+
+TEST(BenchSession, EveryTypeOptionAndFormIsGatedAndTimedBothWays) {
+  for (const char* text :
+       {"hq2:q40:k50:d16:f16", "hq2:q40:k50:d16:bf16:causal", "hq2:q40:k50:d16:mask:bias:alibi:sink",
+        "hq2:q40:k50:d16:dropout=0.2:softcap=5", "hq2:varlen=20/30,9/50:d16", "b2:hq2:q9:k60:d16:seqused",
+        "b2:hq2:q9:k60:d16:paged=7:seqused:bf16:sink"})
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+      int timed = 0;
+      const Report report = bench_of(text, {{.wrong_by = 1, .timed = &timed}}, pass);
+      ASSERT_EQ(report.entries.size(), 2u) << text;
+      EXPECT_EQ(report.entries[0].outcome, Outcome::ok) << text << ": " << report.entries[0].reason;
+      EXPECT_FALSE(report.entries[0].warm.seconds.empty()) << text;
+      EXPECT_EQ(report.entries[1].outcome, Outcome::rejected) << text;
+      EXPECT_EQ(timed, 0) << text;
+    }
+  const Report wide = bench_of("hq2:q40:k50:d16:f64:bias", {}, Pass::backward);
+  EXPECT_EQ(wide.entries[0].outcome, Outcome::ok) << wide.entries[0].reason;
+  EXPECT_EQ(wide.entries[0].identity.kernel, "cpu_double_backward");
+}
+
+// Work is counted on what was drawn: a share of a limit must not come from keys that nobody sees.
+TEST(BenchSession, FlopsAreThoseOfVisiblePairs) {
+  const auto flops_of = [](const std::string& text) { return bench_of(text, {}).flops(0); };
+  EXPECT_EQ(flops_of("hq2:varlen=20/30,9/50:d16"), 2.0 * 2 * (20 * 30 + 9 * 50) * 32);
+  const Problem p = parse_problem("b3:hq2:q9:k60:d16:seqused").value();
+  double keys = 0;
+  for (const SequenceLengths& lengths : inputs::draw(p).lengths) keys += static_cast<double>(lengths.kv_len);
+  EXPECT_EQ(flops_of("b3:hq2:q9:k60:d16:seqused"), 2.0 * 2 * 9 * keys * 32);
+  const Problem masked = parse_problem("hq2:q40:k50:d16:mask").value();
+  double visible = 0;
+  for (const auto flag : inputs::draw(masked).options.mask) visible += flag != 0 ? 1 : 0;
+  EXPECT_NEAR(flops_of("hq2:q40:k50:d16:mask"), 2.0 * 2 * visible * 32, 1e-6);
 }
 
 TEST(BenchSession, MoreThanTheMachineCanDoFailsTheBench) {
