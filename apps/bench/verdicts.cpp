@@ -44,6 +44,7 @@ std::vector<GradientVerdict> judge_forms(const Workload& workload, const std::ve
                                          int workers) {
   const Problem& p = workload.problem;
   std::vector<check::GradientAnswer> answers;
+  answers.reserve(outputs.size());
   for (const Output& output : outputs) answers.push_back(output.gradients);
   std::vector<check::KernelReport> reports(answers.size());
   // All were given the same O and LSE.

@@ -15,23 +15,7 @@ constexpr Features baseline_serves{.f32 = true,
                                    .window = true,
                                    .batch_invariant = true};
 
-constexpr Features serves{.f32 = true,
-                          .f16 = true,
-                          .bf16 = true,
-                          .ieee = true,
-                          .causal_bottom_right = true,
-                          .causal_top_left = true,
-                          .window = true,
-                          .softcap = true,
-                          .alibi = true,
-                          .sink = true,
-                          .mask = true,
-                          .bias = true,
-                          .dropout = true,
-                          .varlen = true,
-                          .paged = true,
-                          .seqused = true,
-                          .batch_invariant = true};
+constexpr Features serves = with_every_option({.f32 = true, .f16 = true, .bf16 = true, .ieee = true});
 
 }  // namespace
 
@@ -54,20 +38,7 @@ KernelEntry cpu_double_entry() {
           .summary = "double precision: SIMD tiles, running maximum, threads over heads, rows and keys",
           .computed_as =
               "f64 multiply-add in tiles of 128 keys (fused where the processor has FMA), exp2 by polynomial",
-          .serves = {.f64 = true,
-                     .causal_bottom_right = true,
-                     .causal_top_left = true,
-                     .window = true,
-                     .softcap = true,
-                     .alibi = true,
-                     .sink = true,
-                     .mask = true,
-                     .bias = true,
-                     .dropout = true,
-                     .varlen = true,
-                     .paged = true,
-                     .seqused = true,
-                     .batch_invariant = true},
+          .serves = with_every_option({.f64 = true}),
           .refuses = cpu::double_refuses,
           .fill_plan = cpu::fill_double_plan,
           .run = cpu::run_double};

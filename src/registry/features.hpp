@@ -17,6 +17,14 @@ struct Features {
   bool varlen = false, paged = false, seqused = false, batch_invariant = false;
 };
 
+// The same with every option and form of a problem.
+constexpr Features with_every_option(Features serves) {
+  serves.causal_bottom_right = serves.causal_top_left = serves.window = true;
+  serves.softcap = serves.alibi = serves.sink = serves.mask = serves.bias = serves.dropout = true;
+  serves.varlen = serves.paged = serves.seqused = serves.batch_invariant = true;
+  return serves;
+}
+
 // "softcap: not served (softcap=30)" for the first option of the problem that is not in the set.
 std::optional<std::string> first_unserved(const Problem& problem, const Features& serves);
 

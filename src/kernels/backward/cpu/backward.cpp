@@ -14,6 +14,7 @@
 #include <new>
 
 #include "kernels/backward/cpu/config.hpp"
+#include "kernels/backward/cpu/in_workspace.hpp"
 #include "kernels/backward/cpu/launch.hpp"
 #include "kernels/backward/cpu/pages.hpp"
 #include "kernels/backward/cpu/tiles.hpp"
@@ -337,7 +338,7 @@ class BackwardRun {
   std::int64_t workspace_bytes() const { return memory_.bytes(); }
 
   // Where there is no row and no key: dBias, dSink and pages may have elements nevertheless.
-  void clear_shared_gradients() const {
+  void clear() const {
     clear_bias_gradient();
     for (const TensorView* view : {&gradients_.dk, &gradients_.dv})
       for (std::int64_t row = 0; row < view->batch() * view->heads() * view->length(); ++row)
@@ -871,16 +872,7 @@ void fill_backward_plan(Plan& plan, const DeviceFacts& facts, const PlanOptions&
 
 Status run_backward(const Plan& plan, const Tensors& tensors, const Gradients& gradients, Workspace workspace,
                     Stream) {
-  BackwardRun run(plan, tensors, gradients, workspace.data);
-  if (plan.work_items == 0) {
-    run.clear_shared_gradients();
-    return {};
-  }
-  if (static_cast<std::int64_t>(workspace.bytes) < run.workspace_bytes())
-    return {StatusCode::invalid_argument,
-            "plan: was changed after planning; its workspace no longer suffices"};
-  run.run();
-  return {};
+  return run_backward_in_workspace<BackwardRun>(plan, tensors, gradients, workspace);
 }
 
 }  // namespace runmax::cpu

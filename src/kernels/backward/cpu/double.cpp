@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/backward/cpu/in_workspace.hpp"
 #include "kernels/backward/cpu/launch.hpp"
 #include "kernels/backward/cpu/pages.hpp"
 #include "kernels/forward/cpu/double_options.hpp"
@@ -513,16 +514,7 @@ void fill_double_backward_plan(Plan& plan, const DeviceFacts& facts, const PlanO
 
 Status run_double_backward(const Plan& plan, const Tensors& tensors, const Gradients& gradients,
                            Workspace workspace, Stream) {
-  const DoubleBackward run(plan, tensors, gradients, workspace.data);
-  if (plan.work_items == 0) {
-    run.clear();
-    return {};
-  }
-  if (static_cast<std::int64_t>(workspace.bytes) < run.workspace_bytes())
-    return {StatusCode::invalid_argument,
-            "plan: was changed after planning; its workspace no longer suffices"};
-  run.run();
-  return {};
+  return run_backward_in_workspace<DoubleBackward>(plan, tensors, gradients, workspace);
 }
 
 }  // namespace runmax::cpu
