@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "bench/engine.hpp"
+#include "bench/rounds.hpp"
 #include "bench/verdicts.hpp"
 #include "check/check.hpp"
 #include "measure/cpu_cache.hpp"
@@ -17,8 +18,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using measure::CacheState;
 
-constexpr int automatic_rounds = 15;
-constexpr int fewest_rounds = 3;
 // A sample lasts at least this long, so that the clock's own resolution and a single interruption count for
 // little.
 constexpr double sample_seconds = 2e-3;
@@ -171,11 +170,10 @@ class Session {
     for (Lane& lane : lanes_)
       if (Status status = choose_runs(lane); !status.ok()) return status;
     const Clock::time_point begin = Clock::now();
-    const int wanted = options_.rounds > 0 ? options_.rounds : automatic_rounds;
-    for (int round = 0; round < wanted && !lanes_.empty(); ++round) {
-      if (options_.rounds == 0 && round >= fewest_rounds && seconds_since(begin) >= options_.time_limit_s)
-        break;
-      options_.progress(fmt::format("timing, round {} of {}", round + 1, wanted));
+    const Rounds rounds(options_.rounds, options_.time_limit_s);
+    for (int round = 0; !lanes_.empty() && !rounds.enough(round, seconds_since(begin)); ++round) {
+      options_.done(rounds.share(round, seconds_since(begin)));
+      options_.progress(fmt::format("timing, round {} of {}", round + 1, rounds.wanted()));
       copies.push_back(copy.value().sample(most_threads_));
       for (std::size_t l = 0; l < lanes_.size(); ++l) {
         Lane& lane = lanes_[round % 2 == 0 ? l : lanes_.size() - 1 - l];

@@ -29,12 +29,14 @@ struct SessionOptions {
   std::vector<int> threads;          // at least 1 each
   std::vector<measure::CacheState> caches{measure::CacheState::warm, measure::CacheState::cold};
   Pass pass = Pass::forward;
-  int rounds = 0;               // 0: 15, or as many as fit in the time limit, at least 3
+  int rounds = 0;               // 0: automatic, see rounds.hpp
   double time_limit_s = 20;     // of timing
   std::int64_t copy_bytes = 0;  // of each buffer of the copy probe; 0: the last cache's size
   // Implementations to time besides the kernels, on the same inputs; may be empty.
   std::function<Result<Others>(const Workload&)> others = {};
   std::function<void(const std::string&)> progress = [](const std::string&) {};
+  // The share of the work that is done, in [0, 1].
+  std::function<void(double)> done = [](double) {};
 };
 
 // A status only if the machine fails, or nothing serves a problem; what a gate rejects is in the report.

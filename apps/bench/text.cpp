@@ -12,16 +12,41 @@ namespace {
 using measure::CacheState;
 using measure::rate_text;
 
-constexpr std::size_t columns = 98;
+constexpr std::size_t columns = 80;
 
 std::string threads_text(int threads) { return fmt::format("{} thread{}", threads, threads == 1 ? "" : "s"); }
 
+// Four digits of the median, then the spread in percent.
 std::string time_text(const Timing& timing) {
   const measure::Summary time = timing.time();
-  const double us = time.median * 1e6;
-  return fmt::format("{} ± {:.1f} %",
-                     us < 1000 ? fmt::format("{:.1f} us", us) : fmt::format("{:.3f} ms", us * 1e-3),
-                     100 * time.spread);
+  const double us = time.median * 1e6, percent = 100 * time.spread;
+  return fmt::format("{} ±{:.{}f}",
+                     us < 999.95 ? fmt::format("{:.1f} us", us) : fmt::format("{:#.4g} ms", us * 1e-3),
+                     percent, percent < 9.95 ? 1 : 0);
+}
+
+// The number of threads of every entry of a problem, if it is one; 0 on a GPU or if they differ.
+int common_threads(const Report& report, std::size_t at) {
+  int threads = 0;
+  for (const Entry& entry : report.entries) {
+    if (entry.problem != at) continue;
+    if (threads > 0 && entry.identity.threads != threads) return 0;
+    threads = entry.identity.threads;
+  }
+  return threads;
+}
+
+// What a sample's rate is told in: bytes if nothing but reading them limits any of the problem's entries.
+bool told_in_bytes(const Report& report, std::size_t at) {
+  bool any = false;
+  for (const Entry& entry : report.entries)
+    if (entry.problem == at && entry.timed())
+      for (const Way way : {Way::warm, Way::graph, Way::cold})
+        if (const Timing& timing = entry.timing(way); !timing.seconds.empty()) {
+          if (timing.limit() != Limit::read) return false;
+          any = true;
+        }
+  return any;
 }
 
 std::string limits_text(const Report& report) {
@@ -59,17 +84,26 @@ std::string entry_note(const Entry& entry) {
 
 std::string problem_text(const Report& report, std::size_t at) {
   const Problem& problem = report.problems[at];
-  std::string text = fmt::format("{}{}: {:.4g} GFLOP, {}", to_text(problem),
+  std::string head = fmt::format("{}{}: {:.4g} GFLOP, {}", to_text(problem),
                                  report.pass == Pass::backward ? ", backward" : "", report.flops(at) * 1e-9,
                                  measure::bytes_text(static_cast<std::int64_t>(report.bytes(at))));
   for (const CacheState cache : {CacheState::warm, CacheState::cold})
     if (const measure::Summary* read = report.limits.read(at, cache))
-      text += fmt::format("; reads {} at {}", measure::cache_name(cache), rate_text(read->median, "B/s"));
-  text += "\n";
+      head += fmt::format("; reads {} at {}", measure::cache_name(cache), rate_text(read->median, "B/s"));
   const bool gpu = report.device.device.kind == DeviceKind::cuda;
-  const auto count = [&](const Entry& entry) { return gpu ? "" : std::to_string(entry.identity.threads); };
-  measure::Table table({"kernel", gpu ? "" : "thr", "cache", "time", gpu ? "TFLOP/s" : "GFLOP/s", "GB/s",
-                        "share", "of", "gate", "ratio"});
+  const int threads = common_threads(report, at);
+  if (threads > 0) head += "; on " + threads_text(threads);
+  const bool counted = !gpu && threads == 0;
+  const auto count = [&](const Entry& entry) {
+    return counted ? std::to_string(entry.identity.threads) : "";
+  };
+  const bool in_bytes = told_in_bytes(report, at);
+  const double work = in_bytes ? report.bytes(at) * 1e-9 : report.flops(at) * (gpu ? 1e-12 : 1e-9);
+  measure::Table table({"kernel", counted ? "thr" : "", "cache", "time ±%",
+                        in_bytes ? "GB/s"
+                        : gpu    ? "TFLOP/s"
+                                 : "GFLOP/s",
+                        "share of", "gate", "ratio"});
   const Entry* first = nullptr;
   std::string notes;
   for (const Entry& entry : report.entries) {
@@ -90,35 +124,37 @@ std::string problem_text(const Report& report, std::size_t at) {
       const auto ratio = paired_ratio(timing, first->timing(way));
       table.add({named ? "" : name, named ? "" : count(entry),
                  way == Way::graph ? "graph" : std::string(measure::cache_name(cache_of(way))),
-                 time_text(timing), fmt::format("{:.1f}", report.flops(at) / seconds * (gpu ? 1e-12 : 1e-9)),
-                 fmt::format("{:.2f}", report.bytes(at) / seconds * 1e-9),
-                 fmt::format("{:.3f}", timing.share()), std::string(limit_name(timing.limit())),
+                 time_text(timing), fmt::format("{:.{}f}", work / seconds, in_bytes ? 2 : 1),
+                 fmt::format("{:.3f} {}", timing.share(), limit_name(timing.limit())),
                  named ? "" : fmt::format("{:.4f}", entry.gate_fraction),
-                 &entry == first || !ratio ? "" : fmt::format("{:.3f}", ratio->median)});
+                 &entry == first || !ratio
+                     ? ""
+                     : fmt::format("{:.{}f}", ratio->median, ratio->median < 99.5 ? 2 : 0)});
       named = true;
     }
     if (entry.shared_core_samples > 0)
       notes += fmt::format("    {} on {}: beside {} of {} samples the FMA peak did not scale\n", name,
                            threads_text(entry.identity.threads), entry.shared_core_samples, report.rounds);
   }
-  return text + table.text(1) + notes;
+  return measure::paragraph(head, 0, columns) + table.text(1) + notes;
 }
 
 }  // namespace
 
 std::string text(const Report& report) {
   const bool gpu = report.device.device.kind == DeviceKind::cuda;
-  std::string text =
-      fmt::format("{}, {}, commit {}, {}\n", report.device.name,
+  std::string text = measure::paragraph(
+      fmt::format("{}, {}, commit {}, {}", report.device.name,
                   gpu ? fmt::format("sm_{}", report.device.compute_capability) : report.device.simd,
-                  measure::commit(), measure::compiler());
+                  measure::commit(), measure::compiler()),
+      0, columns);
   text += measure::paragraph(fmt::format("flops = {}", flops_formula(report.pass)), 0, columns);
   text += measure::paragraph(fmt::format("bytes = {}", bytes_formula(report.pass)), 0, columns);
   text += limits_text(report) + "\n";
   for (std::size_t at = 0; at < report.problems.size(); ++at) text += problem_text(report, at) + "\n";
   text += measure::paragraph(
       fmt::format(
-          "time: median of {} rounds ± half of the interquartile range. share: of the limit named behind it, "
+          "time: median of {} rounds ± half of the interquartile range. share: of the limit that is named, "
           "measured beside each sample. gate: largest error over what the {} allows. ratio: time over the "
           "first line's, round by round.",
           report.rounds, report.entries.empty() ? "gate" : report.entries.front().gate),

@@ -76,6 +76,7 @@ ExitCode bench_command(const BenchArguments& arguments) {
   options.rounds = arguments.repeat;
   options.time_limit_s = arguments.time_limit;
   options.progress = [&](const std::string& stage) { progress(stage); };
+  options.done = [&](double share) { progress.done(share); };
   for (const std::int64_t threads : arguments.threads) {
     if (threads < 0 || threads > options.facts.threads)
       return complain(ExitCode::bad_input,
@@ -105,6 +106,7 @@ ExitCode bench_command(const BenchArguments& arguments) {
     gpu_options.time_limit_s = options.time_limit_s;
     gpu_options.graph_nodes = arguments.graph_nodes;
     gpu_options.progress = options.progress;
+    gpu_options.done = options.done;
     if (peers)
       gpu_options.others = [&](const bench::Workload& workload) {
         return bench::gpu_peers_for(peers, workload);

@@ -23,6 +23,7 @@ std::string Table::text(std::size_t word_columns) const {
   for (const auto& row : rows_) {
     std::string line;
     for (std::size_t c = 0; c < row.size(); ++c) {
+      if (widths[c] == 0) continue;
       const std::string space(widths[c] - width_of(row[c]), ' ');
       line += "  ";
       line += c < word_columns ? row[c] + space : space + row[c];

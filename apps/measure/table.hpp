@@ -1,4 +1,5 @@
-// A plain text table: first column left, others right, two spaces between.
+// A plain text table: first column left, others right, two spaces between. A column of empty cells takes no
+// place.
 #pragma once
 
 #include <string>

@@ -3,10 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <sstream>
+#include <string>
 #include <thread>
 
 #include "bench/engine.hpp"
+#include "bench/rounds.hpp"
 #include "measure/read_loop.hpp"
 
 namespace runmax::bench {
@@ -175,18 +179,57 @@ TEST(BenchSession, WhatTakesTwiceTheTimeHasTheRatioOfTwo) {
   EXPECT_DOUBLE_EQ(ratio->median, 2);
   EXPECT_EQ(ratio->samples, 3);
   // 2 heads * 96 queries * 96 keys * 2 * 128 in 2 ms.
-  EXPECT_NE(text(report).find("2.000 ms ± 0.0 %"), std::string::npos) << text(report);
+  EXPECT_NE(text(report).find("2.000 ms ±0.0 "), std::string::npos) << text(report);
   EXPECT_NE(text(report).find("  2.4  "), std::string::npos) << text(report);
 }
 
-TEST(BenchSession, NoTextIsWiderThanAHundredColumns) {
-  const Report report = bench_of("hq2:q96:d64", {{.wrong_by = 1}, {.seconds = 3.21}});
-  std::size_t column = 0;
-  for (const char c : text(report)) {
+TEST(BenchSession, NoTextIsWiderThanEightyColumns) {
+  const Report report =
+      bench_of("hq2:q96:d64", {{.wrong_by = 1}, {.seconds = 3.21e-3, .name = "torch efficient"}});
+  std::istringstream lines(text(report));
+  for (std::string line; std::getline(lines, line);) {
     // Bytes that continue a character take no column.
-    column = c == '\n' ? 0 : column + ((c & 0xC0) != 0x80 ? 1 : 0);
-    ASSERT_LE(column, 100u) << text(report);
+    const auto width = std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; });
+    EXPECT_LE(width, 80) << line;
   }
+}
+
+TEST(BenchSession, AProblemThatOnlyReadsIsToldInBytes) {
+  Report report = bench_of("hq2:q96:d64", {});
+  EXPECT_NE(text(report).find("GFLOP/s "), std::string::npos);
+  EXPECT_EQ(text(report).find(" GB/s  share"), std::string::npos);
+  for (Entry& entry : report.entries)
+    for (const Way way : {Way::warm, Way::cold}) {
+      Timing& timing = entry.timing(way);
+      for (double& seconds : timing.read_seconds) seconds = 1e-3;
+      for (double& seconds : timing.seconds) seconds = 2e-3;
+    }
+  // Q, K, V and O of 2 heads of 96 rows of 64 floats, and their LSE, in 2 ms.
+  EXPECT_NE(text(report).find(" GB/s"), std::string::npos) << text(report);
+  EXPECT_NE(text(report).find("  0.10  0.500 read"), std::string::npos) << text(report);
+}
+
+TEST(BenchRounds, EndByNumberOrByTimeButNotBeforeThree) {
+  const Rounds asked(4, 1.0), automatic(0, 10.0);
+  EXPECT_FALSE(asked.enough(3, 1e9));
+  EXPECT_TRUE(asked.enough(4, 0));
+  EXPECT_FALSE(automatic.enough(2, 1e9));
+  EXPECT_TRUE(automatic.enough(3, 10.0));
+  EXPECT_FALSE(automatic.enough(14, 9.9));
+  EXPECT_TRUE(automatic.enough(15, 0));
+}
+
+TEST(BenchRounds, TheShareThatIsDoneReachesOneWhenTheyAreEnough) {
+  for (const Rounds& rounds : {Rounds(4, 1.0), Rounds(0, 10.0)})
+    for (int round = 0; round <= rounds.wanted(); ++round)
+      for (const double seconds : {0.0, 0.5, 5.0, 9.9, 10.0, 99.0}) {
+        const double share = rounds.share(round, seconds);
+        EXPECT_GE(share, 0);
+        EXPECT_LE(share, 1);
+        EXPECT_EQ(share == 1, rounds.enough(round, seconds)) << round << " rounds in " << seconds << " s";
+      }
+  EXPECT_DOUBLE_EQ(Rounds(4, 1.0).share(1, 50), 0.25);
+  EXPECT_DOUBLE_EQ(Rounds(0, 10.0).share(3, 5), 0.5);
 }
 
 TEST(BenchSession, AKernelThatRefusesEndsTheBenchWithItsReason) {

@@ -8,6 +8,7 @@
 
 #include "bench/gpu/engine.hpp"
 #include "bench/gpu/limits.hpp"
+#include "bench/rounds.hpp"
 #include "bench/verdicts.hpp"
 #include "check/check.hpp"
 #include "gate/gate.hpp"
@@ -18,7 +19,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using measure::CacheState;
 
-constexpr int automatic_rounds = 15, fewest_rounds = 3;
 // A warm sample lasts at least this long: a kernel that draws much power runs a tenth slower after the first
 // milliseconds than in them, and only the lasting rate is worth comparing.
 constexpr double sample_seconds = 50e-3;
@@ -56,6 +56,7 @@ class GpuSession {
     if (!limits.ok()) return limits.status();
     limits_ = std::move(limits.value());
     report_.limits.copy_bytes = limits_->copy_bytes();
+    options_.done(0);
     for (std::size_t p = 0; p < report_.problems.size(); ++p)
       if (Status status = run_problem(p); !status.ok()) return status;
     report_.limits.fma_rate = measure::summarize(fma_rates_).median;
@@ -115,7 +116,7 @@ class GpuSession {
     judge_outputs(workload, options_.facts, rows_of(problem), std::move(outputs), entries);
     std::erase_if(lanes,
                   [&](const Lane& lane) { return report_.entries[lane.entry].outcome != Outcome::ok; });
-    if (Status status = time_all(workload, lanes); !status.ok()) return status;
+    if (Status status = time_all(at, workload, lanes); !status.ok()) return status;
     for (Lane& lane : lanes) {
       Entry& entry = report_.entries[lane.entry];
       options_.progress(name + ": " + shown(entry) + ": comparing its last output with its first");
@@ -152,19 +153,19 @@ class GpuSession {
     report_.entries.push_back(std::move(entry));
   }
 
-  Status time_all(const Workload& workload, std::vector<Lane>& lanes) {
+  Status time_all(std::size_t at, const Workload& workload, std::vector<Lane>& lanes) {
     for (Lane& lane : lanes)
       if (Status status = choose_runs(lane); !status.ok()) return status;
     std::vector<double> reads[2];
     const Clock::time_point begin = Clock::now();
-    const double limit_s = options_.time_limit_s / static_cast<double>(report_.problems.size());
-    const int wanted = options_.rounds > 0 ? options_.rounds : automatic_rounds;
+    const double problems = static_cast<double>(report_.problems.size());
+    const Rounds rounds(options_.rounds, options_.time_limit_s / problems);
     const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
     int round = 0;
-    for (; round < wanted && !lanes.empty(); ++round) {
-      if (options_.rounds == 0 && round >= fewest_rounds && seconds() >= limit_s) break;
+    for (; !lanes.empty() && !rounds.enough(round, seconds()); ++round) {
+      options_.done((static_cast<double>(at) + rounds.share(round, seconds())) / problems);
       options_.progress(
-          fmt::format("{}: timing, round {} of {}", to_text(workload.problem), round + 1, wanted));
+          fmt::format("{}: timing, round {} of {}", to_text(workload.problem), round + 1, rounds.wanted()));
       Result<double> copied = limits_->copy();
       if (!copied.ok()) return copied.status();
       copy_rates_.push_back(copied.value());
@@ -207,7 +208,7 @@ class GpuSession {
     if (way == Way::graph) {
       if (!lane.graph) return {};
       const double last = timing.seconds.empty() ? 0 : timing.seconds.back() * timing.runs_per_sample;
-      if (round >= fewest_rounds && last > long_graph_seconds) return {};
+      if (round >= Rounds::fewest && last > long_graph_seconds) return {};
     }
     Result<double> fma = limits_->fma();
     if (!fma.ok()) return fma.status();
