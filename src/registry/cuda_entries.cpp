@@ -54,7 +54,7 @@ KernelEntry cuda_cluster_entry() {
       .device = DeviceKind::cuda,
       .summary = "FP32-grade on Hopper's tensor cores for short heads: one launch, keys split over a cluster",
       .computed_as =
-          "three fp16 tensor-core products with an exponent for each row, f32 accumulators added every 64 "
+          "three fp16 tensor-core products with an exponent for each row, f32 accumulators added every 96 "
           "keys or fewer",
       .serves = by_planes,
       .built = built,

@@ -86,13 +86,13 @@ TEST_P(Descriptors, EveryElementOfBReachesItsPlace) {
 }
 
 std::string product_name(const ::testing::TestParamInfo<Product>& info) {
-  constexpr const char* names[] = {"ss_n16",  "ss_n32",    "ss_n64",    "ss_n128",
+  constexpr const char* names[] = {"ss_n16",  "ss_n32",    "ss_n64",    "ss_n96",    "ss_n128",
                                    "rs_n128", "rs_mn_n32", "rs_mn_n64", "rs_mn_n128"};
   return names[static_cast<int>(info.param)];
 }
 
 INSTANTIATE_TEST_SUITE_P(By, Descriptors,
-                         ::testing::Values(Product::ss_n16, Product::ss_n32, Product::ss_n64,
+                         ::testing::Values(Product::ss_n16, Product::ss_n32, Product::ss_n64, Product::ss_n96,
                                            Product::ss_n128, Product::rs_n128, Product::rs_mn_n32,
                                            Product::rs_mn_n64, Product::rs_mn_n128),
                          product_name);

@@ -27,6 +27,7 @@ __device__ void multiply_step(float (&d)[width<product> / 2], const std::uint32_
   if constexpr (product == Product::ss_n16) ptx::wgmma_m64n16k16_ss(d, a, b, accumulate);
   if constexpr (product == Product::ss_n32) ptx::wgmma_m64n32k16_ss(d, a, b, accumulate);
   if constexpr (product == Product::ss_n64) ptx::wgmma_m64n64k16_ss(d, a, b, accumulate);
+  if constexpr (product == Product::ss_n96) ptx::wgmma_m64n96k16_ss(d, a, b, accumulate);
   if constexpr (product == Product::ss_n128) ptx::wgmma_m64n128k16_ss(d, a, b, accumulate);
   if constexpr (product == Product::rs_n128) ptx::wgmma_m64n128k16_rs(d, a_reg, b, accumulate);
   if constexpr (product == Product::rs_mn_n32) ptx::wgmma_m64n32k16_rs_mn(d, a_reg, b, accumulate);
@@ -103,6 +104,8 @@ cudaError_t launch(Product product, const float* a, const void* a_image, const v
       return launch<Product::ss_n32>(a, a_image, b_image, d);
     case Product::ss_n64:
       return launch<Product::ss_n64>(a, a_image, b_image, d);
+    case Product::ss_n96:
+      return launch<Product::ss_n96>(a, a_image, b_image, d);
     case Product::ss_n128:
       return launch<Product::ss_n128>(a, a_image, b_image, d);
     case Product::rs_n128:

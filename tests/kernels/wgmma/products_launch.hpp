@@ -9,7 +9,7 @@ namespace runmax::kit {
 
 // How a product's operands reach the instruction: A as a descriptor (ss) or in registers (rs), B K-major or
 // MN-major (mn), and the columns of one instruction.
-enum class Product { ss_n16, ss_n32, ss_n64, ss_n128, rs_n128, rs_mn_n32, rs_mn_n64, rs_mn_n128 };
+enum class Product { ss_n16, ss_n32, ss_n64, ss_n96, ss_n128, rs_n128, rs_mn_n32, rs_mn_n64, rs_mn_n128 };
 
 inline constexpr int product_rows = 64;
 inline constexpr int product_depth = 128;  // two images of 64 side by side, eight steps of 16
@@ -24,6 +24,8 @@ constexpr int product_columns(Product product) {
     case Product::ss_n64:
     case Product::rs_mn_n64:
       return 64;
+    case Product::ss_n96:
+      return 96;
     default:
       return 128;
   }

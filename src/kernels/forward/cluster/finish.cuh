@@ -15,45 +15,29 @@
 
 namespace runmax::cluster {
 
-// Merges what both warpgroups found and sends each row to the block that finishes it. Each group takes half
-// of the columns from the other. A thread of one holds what the same thread of the other holds: rows
-// first_row and first_row + 8, columns 8n + column + {0, 1}.
+// Columns 8n + column + {0, 1} of a warpgroup's half of the outputs, of rows first_row and first_row + 8.
+template <int dim>
+using HalfRows = float4[dim / 16];
+
+// Both warpgroups found something for all columns, of other keys: each takes half of the columns from the
+// other. A thread of one holds what the same thread of the other holds.
 template <int dim, int group_kv>
-__device__ void send_rows(Shared<dim, group_kv>& shared, const ForwardArguments& args,
-                          RunningRows<dim>& rows_of, int group, std::uint32_t rank, bool suspicious) {
-  constexpr int half = dim / 4;  // floats of a thread that change hands
+__device__ void merge_groups(Shared<dim, group_kv>& shared, RunningRows<dim, Cut::keys>& rows_of,
+                             HalfRows<dim>& out, int group, int first_row, int column) {
+  constexpr int vectors = dim / 16;
   const int thread = static_cast<int>(threadIdx.x) % 128;
-  const int first_row = thread / 32 * 16 + thread % 32 / 4, column = thread % 4 * 2;
   auto& exchange = *reinterpret_cast<Exchange<dim>*>(shared.memory);
-  float4 mine[half / 4];  // the columns that stay here; the others go
 #pragma unroll
-  for (int n = 0; n < half / 4; ++n) {
-    const auto of = [&](int at) {
-      return make_float4(rows_of.out[at / 8][at % 8 * 4], rows_of.out[at / 8][at % 8 * 4 + 1],
-                         rows_of.out[at / 8][at % 8 * 4 + 2], rows_of.out[at / 8][at % 8 * 4 + 3]);
-    };
-    const float4 low = of(n), high = of(n + half / 4);
+  for (int n = 0; n < vectors; ++n) {
+    const float4 low = rows_of.columns_of(n), high = rows_of.columns_of(n + vectors);
     reinterpret_cast<float4*>(exchange.out[group])[n * 128 + thread] = group == 0 ? high : low;
-    mine[n] = group == 0 ? low : high;
+    out[n] = group == 0 ? low : high;
   }
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    rows_of.sum[r] += __shfl_xor_sync(0xffffffffu, rows_of.sum[r], 1);
-    rows_of.sum[r] += __shfl_xor_sync(0xffffffffu, rows_of.sum[r], 2);
+  for (int r = 0; r < 2; ++r)
     if (column == 0)
       exchange.state[group][first_row + 8 * r] = {rows_of.max[r], rows_of.sum[r], rows_of.exponent[r], 0.0f};
-  }
   __syncthreads();
-  if (threadIdx.x == 0) ptx::mbarrier_arrive_expect_tx(&shared.parts_arrived, sizeof(Parts<dim>));
-
-  // Lanes in pairs: an even one sends four neighbouring columns of the first row, an odd one of the second.
-  const int sends = thread % 2, log2_share = 6 - static_cast<int>(args.log2_blocks);
-  const int row = first_row + 8 * sends;
-  const std::uint32_t owner = static_cast<std::uint32_t>(row) >> log2_share;
-  const int place = static_cast<int>(rank << log2_share) + (row & ((1 << log2_share) - 1));
-  const std::uint32_t barrier = ptx::address_in_block(&shared.parts_arrived, owner);
-  const std::uint32_t out =
-      ptx::address_in_block(&shared.parts.out[place][column / 4 * 4 + group * (dim / 2)], owner);
   float factor[2], other_factor[2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -63,20 +47,60 @@ __device__ void send_rows(Shared<dim, group_kv>& shared, const ForwardArguments&
     const float exponent = fmaxf(fall + rows_of.exponent[r], other_fall + other.exponent);
     factor[r] = ptx::exp2_approx(fall + (rows_of.exponent[r] - exponent));
     other_factor[r] = ptx::exp2_approx(other_fall + (other.exponent - exponent));
-    if (column == 2 * r && group == 0)
-      ptx::store_async(
-          ptx::address_in_block(&shared.parts.state[place], owner),
-          make_float4(max, rows_of.sum[r] * ptx::exp2_approx(fall) + other.sum * ptx::exp2_approx(other_fall),
-                      exponent, suspicious ? 1.0f : 0.0f),
-          barrier);
+    rows_of.sum[r] = rows_of.sum[r] * ptx::exp2_approx(fall) + other.sum * ptx::exp2_approx(other_fall);
+    rows_of.max[r] = max;
+    rows_of.exponent[r] = exponent;
   }
 #pragma unroll
-  for (int n = 0; n < half / 4; ++n) {
+  for (int n = 0; n < vectors; ++n) {
     const float4 other = reinterpret_cast<const float4*>(exchange.out[1 - group])[n * 128 + thread];
-    const float2 first = make_float2(fmaf(mine[n].x, factor[0], other.x * other_factor[0]),
-                                     fmaf(mine[n].y, factor[0], other.y * other_factor[0]));
-    const float2 second = make_float2(fmaf(mine[n].z, factor[1], other.z * other_factor[1]),
-                                      fmaf(mine[n].w, factor[1], other.w * other_factor[1]));
+    out[n].x = fmaf(out[n].x, factor[0], other.x * other_factor[0]);
+    out[n].y = fmaf(out[n].y, factor[0], other.y * other_factor[0]);
+    out[n].z = fmaf(out[n].z, factor[1], other.z * other_factor[1]);
+    out[n].w = fmaf(out[n].w, factor[1], other.w * other_factor[1]);
+  }
+}
+
+// Sends each row to the block that finishes it, half of its columns from each warpgroup.
+template <int dim, int group_kv>
+__device__ void send_rows(Shared<dim, group_kv>& shared, const ForwardArguments& args,
+                          RunningRows<dim, cut_of(group_kv)>& rows_of, int group, std::uint32_t rank,
+                          bool suspicious) {
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+  const int first_row = thread / 32 * 16 + thread % 32 / 4, column = thread % 4 * 2;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    rows_of.sum[r] += __shfl_xor_sync(0xffffffffu, rows_of.sum[r], 1);
+    rows_of.sum[r] += __shfl_xor_sync(0xffffffffu, rows_of.sum[r], 2);
+  }
+  HalfRows<dim> rows;
+  if constexpr (cut_of(group_kv) == Cut::keys) {
+    __syncthreads();  // both groups have read the planes
+    merge_groups(shared, rows_of, rows, group, first_row, column);
+  } else {
+#pragma unroll
+    for (int n = 0; n < dim / 16; ++n) rows[n] = rows_of.columns_of(n);
+  }
+
+  // Lanes in pairs: an even one sends four neighbouring columns of the first row, an odd one of the second.
+  const int sends = thread % 2;
+  const int row = first_row + 8 * sends;
+  const Blocks<group_kv> blocks{args.log2_blocks};
+  const std::uint32_t owner = blocks.owner(row);
+  const std::uint32_t place = rank * blocks.share() + row - owner * blocks.share();
+  const std::uint32_t barrier = ptx::address_in_block(&shared.parts_arrived, owner);
+  const std::uint32_t out =
+      ptx::address_in_block(&shared.parts.out[place][column / 4 * 4 + group * (dim / 2)], owner);
+  if (group == 0 && column == 2 * sends)
+    ptx::store_async(
+        ptx::address_in_block(&shared.parts.state[place], owner),
+        make_float4(sends == 0 ? rows_of.max[0] : rows_of.max[1],
+                    sends == 0 ? rows_of.sum[0] : rows_of.sum[1],
+                    sends == 0 ? rows_of.exponent[0] : rows_of.exponent[1], suspicious ? 1.0f : 0.0f),
+        barrier);
+#pragma unroll
+  for (int n = 0; n < dim / 16; ++n) {
+    const float2 first = make_float2(rows[n].x, rows[n].y), second = make_float2(rows[n].z, rows[n].w);
     const float2 give = sends == 0 ? second : first, keep = sends == 0 ? first : second;
     const float2 got =
         make_float2(__shfl_xor_sync(0xffffffffu, give.x, 1), __shfl_xor_sync(0xffffffffu, give.y, 1));
@@ -132,12 +156,14 @@ __device__ void finish_rows(Shared<dim, group_kv>& shared, const ForwardArgument
                             std::uint32_t h, int first_query, std::uint32_t rank) {
   constexpr int vectors = dim / 64;
   const int lane = static_cast<int>(threadIdx.x) % 16;
-  const int parts = 1 << args.log2_blocks, share = block_q >> args.log2_blocks;
+  const Blocks<group_kv> blocks{args.log2_blocks};
+  const int parts = static_cast<int>(blocks.count()), share = static_cast<int>(blocks.share());
   const int first_row = static_cast<int>(rank) * share;
   bool suspicious = false;
   ptx::mbarrier_wait(&shared.parts_arrived, 0, "the cluster's parts to arrive");
 #pragma unroll 1
-  for (int row = static_cast<int>(threadIdx.x) / 16; row < share; row += threads / 16) {
+  for (int row = static_cast<int>(threadIdx.x) / 16; row < static_cast<int>(blocks.share_of(rank));
+       row += threads / 16) {
     float max = -FLT_MAX, unit = -INFINITY;  // outputs in units of 2^(unit - 30), beside weights of 2^-max
 #pragma unroll
     for (int part = 0; part < most_blocks; ++part) {
@@ -184,7 +210,8 @@ __device__ void finish_rows(Shared<dim, group_kv>& shared, const ForwardArgument
     if (lane == 0 && args.lse.data) args.lse.head(b, h)[i * args.lse.row_stride] = natural_lse(max, sum);
   }
   if (__syncthreads_or(suspicious) != 0)
-    recompute_rows<dim>(args, b, h, first_query + first_row, first_query + first_row + share);
+    recompute_rows<dim>(args, b, h, first_query + first_row,
+                        first_query + first_row + static_cast<int>(blocks.share_of(rank)));
 }
 
 }  // namespace runmax::cluster

@@ -18,16 +18,19 @@ __global__ void __launch_bounds__(threads, sizeof(Shared<dim, group_kv>) <= 113 
     forward_kernel(const __grid_constant__ ForwardArguments args) {
   extern __shared__ __align__(1024) unsigned char raw_shared[];
   auto& shared = *reinterpret_cast<Shared<dim, group_kv>*>(raw_shared);
+  const Blocks<group_kv> blocks{args.log2_blocks};
+  const std::uint32_t rank = blocks.remainder(blockIdx.x);
   if (threadIdx.x == 0) {
     ptx::mbarrier_init(&shared.parts_arrived, 1);
     ptx::fence_mbarrier_init();
+    ptx::mbarrier_arrive_expect_tx(&shared.parts_arrived,
+                                   blocks.share_of(rank) * blocks.count() * (dim * 4 + sizeof(PartState)));
   }
   ptx::cluster_arrive_relaxed();
   const int group = static_cast<int>(threadIdx.x) / 128;
 
   // The last query tiles come first: under a causal mask they are the longest. One head needs no division.
-  const std::uint32_t rank = blockIdx.x & ((1u << args.log2_blocks) - 1);
-  const std::uint32_t work = blockIdx.x >> args.log2_blocks;
+  const std::uint32_t work = blocks.quotient(blockIdx.x);
   std::uint32_t query_tile = work, h = 0, b = 0;
   if (work >= args.query_tiles) {
     query_tile = work % args.query_tiles;
@@ -42,12 +45,12 @@ __global__ void __launch_bounds__(threads, sizeof(Shared<dim, group_kv>) <= 113 
   const int begin = args.keys.first(first_query) / block_kv(group_kv);
   const int end = (args.keys.last(last_query) + block_kv(group_kv) - 1) / block_kv(group_kv);
   const std::uint32_t tiles = max(end - begin, 0);
-  const int run_begin = begin + static_cast<int>(tiles * rank >> args.log2_blocks);
-  const int run_end = begin + static_cast<int>(tiles * (rank + 1) >> args.log2_blocks);
+  const int run_begin = begin + static_cast<int>(blocks.quotient(tiles * rank));
+  const int run_end = begin + static_cast<int>(blocks.quotient(tiles * (rank + 1)));
   // Keys that all 64 rows see: tiles inside need no mask.
   const int common_begin = args.keys.first(last_query), common_end = args.keys.last(first_query);
 
-  RunningRows<dim> rows_of;
+  RunningRows<dim, cut_of(group_kv)> rows_of;
   bool suspicious = false;
 #pragma unroll 1
   for (int tile = run_begin; tile < run_end; ++tile) {
@@ -86,7 +89,6 @@ __global__ void __launch_bounds__(threads, sizeof(Shared<dim, group_kv>) <= 113 
     attend(rows_of, shared, args, thread, first_query, first_key, edge);
   }
   if (run_begin >= run_end) ptx::cluster_wait();
-  __syncthreads();  // both groups have read the planes
   send_rows(shared, args, rows_of, group, rank, suspicious);
   finish_rows(shared, args, b, h, first_query, rank);
 }

@@ -24,6 +24,9 @@ Status launch(const ForwardArguments& args, const Plan& plan, cudaStream_t strea
       return launch<dim, 16>(args, plan, stream);
     case 32:
       return launch<dim, 32>(args, plan, stream);
+    case 96:
+      if constexpr (dim == 64) return launch<dim, 96>(args, plan, stream);
+      [[fallthrough]];
     default:
       return launch<dim, 64>(args, plan, stream);
   }

@@ -1,4 +1,5 @@
 // Plan of the cluster forward kernel. Plain host arithmetic.
+#include <algorithm>
 #include <bit>
 
 #include "kernels/forward/cluster/config.hpp"
@@ -12,17 +13,28 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 // One for each tile of queries.
 std::int64_t clusters(const Problem& p) { return p.batch * p.query_heads * ceil_div(p.query_len, block_q); }
 
+// As many clusters of 8 blocks as there are multiprocessors for, but they do not all fit side by side.
+bool crowded(const Problem& p) { return clusters(p) == clusters_of_8 + 1; }
+
 // Keys of a warpgroup's tile: the fewest with which one tile for each block of a cluster covers the keys.
-int group_kv(const Problem& p) {
+// 96 for a cluster of 6.
+int group_kv(const Problem& p, const PlanOptions& options) {
   for (const int keys : {16, 32})
     if (p.kv_len <= most_blocks * block_kv(keys)) return keys;
-  return 64;
+  const bool six = options.num_splits == 0 && crowded(p) && p.head_dim <= 64 && p.value_dim <= 64 &&
+                   p.kv_len > (most_blocks - 1) * block_kv(64) && p.kv_len <= 6 * block_kv(96);
+  return six ? 96 : 64;
 }
 
 std::int64_t blocks_of_cluster(const Problem& p, const PlanOptions& options) {
   if (options.num_splits != 0) return options.num_splits;
+  const int keys = group_kv(p, options);
+  if (keys == 96) return 6;
+  // The planes of 64 keys of more than 64 channels leave no room for a second block on a multiprocessor.
+  const std::int64_t most =
+      keys == 64 && crowded(p) && std::max(p.head_dim, p.value_dim) > 64 ? most_blocks / 2 : most_blocks;
   std::int64_t blocks = 1;
-  while (blocks < most_blocks && blocks * block_kv(group_kv(p)) < p.kv_len) blocks *= 2;
+  while (blocks < most && blocks * block_kv(keys) < p.kv_len) blocks *= 2;
   return blocks;
 }
 
@@ -59,7 +71,7 @@ std::optional<std::string> forward_refuses(const Problem& p, const DeviceFacts& 
 void forward_plan(Plan& plan, const DeviceFacts&, const PlanOptions& options) {
   const Problem& p = plan.problem;
   plan.block_q = block_q;
-  plan.block_kv = block_kv(group_kv(p));
+  plan.block_kv = block_kv(group_kv(p, options));
   plan.threads = threads;
   plan.num_splits = static_cast<std::int32_t>(blocks_of_cluster(p, options));
   plan.work_items = clusters(p) * plan.num_splits;
