@@ -47,6 +47,14 @@ ExitCode judge_command(const JudgeArguments& arguments) {
   if (arguments.device.starts_with("cuda") && !arguments.file.ends_with(".cu"))
     return complain(ExitCode::bad_input,
                     "--device: a function on host arrays runs on the CPU, got '" + arguments.device + "'");
+  int gpu = 0;
+  if (arguments.device.starts_with("cuda:")) {
+    const std::string index = arguments.device.substr(5);
+    if (index.empty() || index.size() > 3 || index.find_first_not_of("0123456789") != std::string::npos)
+      return complain(ExitCode::bad_input,
+                      "--device: must be auto, cpu, cuda or cuda:N, got '" + arguments.device + "'");
+    gpu = std::stoi(index);
+  }
   for (const std::string* path : {&arguments.json, &arguments.html})
     if (!path->empty() && *path != "-")
       if (Status status = files::check_destination(*path); !status.ok()) return complain(status);
@@ -59,6 +67,7 @@ ExitCode judge_command(const JudgeArguments& arguments) {
   options.threads = arguments.threads == 0 ? cores : arguments.threads;
   options.helpers = cores;
   options.only_case = arguments.only_case;
+  options.gpu = gpu;
   options.longest = arguments.longest;
   options.progress = [&](const std::string& stage, double share) {
     if (share > 0) progress.done(share);

@@ -98,7 +98,9 @@ std::string report_json(const Report& report) {
   json["date"] = report.date;
   json["seed"] = report.seed;
   json["effort"] = report.effort;
-  json["device"] = {{"kind", "cpu"}, {"name", report.device}, {"threads", report.threads}};
+  json["device"] = {{"kind", report.resources.registers > 0 ? "cuda" : "cpu"},
+                    {"name", report.device},
+                    {"threads", report.threads}};
   json["candidate"] = {
       {"file", report.file},
       {"sha256", report.sha256},
@@ -131,6 +133,11 @@ std::string report_json(const Report& report) {
                        {"rows_per_cell", report.map.rows_per_cell},
                        {"columns_per_cell", report.map.columns_per_cell},
                        {"digits", map_digits(report.map)}};
+  if (const Resources& r = report.resources; r.registers > 0)
+    json["resources"] = {{"registers", r.registers},
+                         {"static_shared_bytes", r.static_shared_bytes},
+                         {"local_bytes", r.local_bytes},
+                         {"module_bytes", r.module_bytes}};
   json["timing"] = Json::array();
   for (const TimingRow& row : report.timing.rows) json["timing"].push_back(timing_json(row));
   json["timing_method"] = report.timing.method;

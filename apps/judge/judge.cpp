@@ -25,18 +25,24 @@ double total_seconds(Effort effort) { return effort == Effort::quick ? 50 : 540;
 // Cases take about this share of a quick run.
 constexpr double share_of_cases = 0.3;
 
-std::vector<GuardLine> guard_lines(const Confinement& confinement) {
+std::vector<GuardLine> guard_lines(const Confinement& confinement, bool device) {
   std::vector<GuardLine> lines;
   for (std::size_t i = 0; i < guard_count; ++i) {
     const auto guard = static_cast<Guard>(i);
     const std::int32_t error = confinement[guard];
     lines.push_back({std::string(guard_name(guard)), std::string(guard_purpose(guard)), error == 0,
                      error == 0  ? ""
-                     : error < 0 ? "not asked for"
+                     : error < 0 ? (device ? "a GPU's driver does not start with it" : "not asked for")
                                  : std::string("the system refuses: ") + std::strerror(error)});
   }
-  lines.push_back({"inputs", "mapped read-only from a sealed file", true, ""});
-  lines.push_back({"guard pages", "beside every array", true, ""});
+  if (device) {
+    lines.push_back({"inputs", "compared after every call with what they were", true, ""});
+    lines.push_back(
+        {"guard bands", "of 32 KiB on both sides of every array in the device's memory", true, ""});
+  } else {
+    lines.push_back({"inputs", "mapped read-only from a sealed file", true, ""});
+    lines.push_back({"guard pages", "beside every array", true, ""});
+  }
   lines.push_back({"wall clock", "every call ends, or is ended", true, ""});
   lines.push_back({"resident memory", "watched 20 times a second", true, ""});
   lines.push_back({"printed output", "ended beyond 64 KiB", true, ""});
@@ -185,8 +191,9 @@ Result<Report> judge(const std::string& path, const JudgeOptions& options) {
   report.effort = options.effort == Effort::quick ? "quick" : "full";
   report.threads = options.threads;
   report.only_case = options.only_case;
-  const DeviceFacts facts = device_facts({}).value();
-  report.device = facts.name;
+  report.device = device_facts({}).value().name;
+  const bool cuda = candidate.value().language == Language::cuda;
+  const Result<DeviceFacts> gpu = device_facts({DeviceKind::cuda, options.gpu});
   std::vector<Case> cases = cases_for(report.manifest);
   if (!options.only_case.empty()) {
     const auto found =
@@ -197,7 +204,8 @@ Result<Report> judge(const std::string& path, const JudgeOptions& options) {
   }
 
   options.progress("building " + candidate.value().file_name, 0);
-  Result<Build> built = build_candidate(candidate.value());
+  Result<Build> built =
+      build_candidate(candidate.value(), cuda && gpu.ok() ? gpu.value().compute_capability : 0);
   if (!built.ok()) return built.status();
   const Build build = std::move(built.value());
   report.build_command = build.command;
@@ -209,14 +217,15 @@ Result<Report> judge(const std::string& path, const JudgeOptions& options) {
     if (build.complaint.starts_with("exports-system-symbol")) report.diagnosis = "exports-system-symbol";
     return report;
   }
-  if (candidate.value().language == Language::cuda) {
+  const bool kernel = cuda && report.manifest.tier == Tier::device;
+  if (cuda && !(kernel && gpu.ok())) {
     report.verdict = Verdict::not_run;
-    const bool gpu = device_facts({DeviceKind::cuda, 0}).ok();
     report.reason =
-        gpu ? "it compiles; this version does not run CUDA candidates yet"
-            : "it compiles; running it needs an NVIDIA GPU, and there is none that this build can use";
+        gpu.ok() ? "it compiles; this version runs kernels of the device tier alone on a GPU"
+                 : "it compiles; running it needs an NVIDIA GPU, and there is none that this build can use";
     return report;
   }
+  if (cuda) report.device = gpu.value().name;
   // Only now: whoever wrote the candidate could not know it.
   report.seed_drawn = !options.seed.has_value();
   report.seed = options.seed ? *options.seed : std::random_device()() % 1000000000u;
@@ -224,6 +233,8 @@ Result<Report> judge(const std::string& path, const JudgeOptions& options) {
   CaseOptions with;
   with.module = build.module;
   with.user = build.user;
+  if (kernel) with.entry = Entry::device_kernel;
+  with.device = options.gpu;
   with.seed = report.seed;
   with.threads = options.helpers;
   with.cores = options.threads;
@@ -232,9 +243,11 @@ Result<Report> judge(const std::string& path, const JudgeOptions& options) {
     options.progress(fmt::format("case {} of {}: {}", i + 1, cases.size(), cases[i].name),
                      share_of_cases * static_cast<double>(i) / static_cast<double>(cases.size()));
     Confinement confinement;
-    Result<CaseResult> result = run_case(cases[i], report.manifest, with, &confinement);
+    Resources resources;
+    Result<CaseResult> result = run_case(cases[i], report.manifest, with, &confinement, &resources);
     if (!result.ok()) return result.status();
-    if (report.isolation.empty()) report.isolation = guard_lines(confinement);
+    if (report.isolation.empty()) report.isolation = guard_lines(confinement, kernel);
+    if (resources.registers > 0) report.resources = resources;
     const bool hung = result.value().outcome == CaseOutcome::hung;
     report.cases.push_back(std::move(result.value()));
     // One long wait is enough to know that it may hang; and a candidate that has failed already is not worth
@@ -252,6 +265,11 @@ Result<Report> judge(const std::string& path, const JudgeOptions& options) {
   report.reason = fmt::format("every case passed: {}", report.cases.size());
   if (!options.only_case.empty()) {
     report.why_not_timed = "one case was asked for";
+    return report;
+  }
+
+  if (kernel) {
+    report.why_not_timed = "this version does not time kernels on a GPU";
     return report;
   }
 

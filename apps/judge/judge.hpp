@@ -16,6 +16,7 @@ enum class Effort { quick, full };
 struct JudgeOptions {
   Effort effort = Effort::quick;
   std::optional<std::uint64_t> seed;  // nothing: drawn by the system once the candidate is built
+  int gpu = 0;                        // index of the GPU of a CUDA candidate
   int threads = 1;                    // cores of the candidate, threads of the naive path
   int helpers = 1;                    // threads of the reference
   std::string only_case;              // its name; empty: all

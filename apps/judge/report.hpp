@@ -46,6 +46,7 @@ struct Report {
   double build_seconds = 0;
   std::vector<CaseResult> cases;
   std::size_t cases_left_out = 0;  // after failures that took the time of all
+  Resources resources;             // of a kernel
   TimingResult timing;
   bool timed = false;
   std::string why_not_timed;

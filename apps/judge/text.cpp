@@ -119,6 +119,15 @@ std::string timing_text(const Report& report) {
   return text;
 }
 
+std::string resources_text(const Resources& r) {
+  if (r.registers == 0) return "";
+  return fmt::format(
+      "\nThe kernel: {} registers a thread, {} of static shared memory, {} of local memory a thread, "
+      "{} in arrays of its module\n",
+      r.registers, measure::bytes_text(r.static_shared_bytes), measure::bytes_text(r.local_bytes),
+      measure::bytes_text(r.module_bytes));
+}
+
 std::string isolation_text(const Report& report) {
   std::string text;
   for (const GuardLine& line : report.isolation)
@@ -145,6 +154,7 @@ std::string report_text(const Report& report, TextStyle style) {
   if (text.back() != '\n') text += "\n";
   text += cases_text(report, style);
   if (report.timed) text += timing_text(report);
+  text += resources_text(report.resources);
   text += isolation_text(report);
   text += fmt::format("\nseed {}{}, {}, {}, sha256 {}\n", report.seed,
                       report.seed_drawn ? " (drawn after the build)" : "", report.effort, report.device,

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
 
@@ -131,6 +132,44 @@ TEST(Crossover, IsWhereItStaysAhead) {
   EXPECT_EQ(with({1.5, 1.2}), 64);
   EXPECT_EQ(with({1.5, 0.5}), std::nullopt);
   EXPECT_EQ(with({}), std::nullopt);
+}
+
+// What came back from a device is looked at with the bands around it.
+TEST(DeviceArrays, ShowWhatAKernelWrote) {
+  Manifest manifest;
+  manifest.tier = Tier::device;
+  Problem problem;
+  problem.query_len = problem.kv_len = 3;
+  problem.head_dim = problem.value_dim = 64;
+  for (const Placement placement : {Placement::front, Placement::back, Placement::odd}) {
+    const Result<Buffers> made = Buffers::make({{problem, placement}}, manifest);
+    ASSERT_TRUE(made.ok());
+    const Buffers& buffers = made.value();
+    const auto back_from_device = [&] {
+      buffers.poison(0, Poison::nan);
+      for (std::size_t i = 0; i < 3; ++i)
+        std::memcpy(buffers.outputs().data(3 + i), buffers.inputs().data(i), 3 * 64 * sizeof(float));
+    };
+    back_from_device();
+    EXPECT_EQ(buffers.written_outside(0), "");
+    EXPECT_EQ(buffers.written_inputs(0).name, "");
+
+    buffers.outputs().floats(0)[3 * 64 + 4096] = 0;
+    EXPECT_EQ(buffers.written_outside(0), "it wrote 16384 bytes behind the end of o");
+    back_from_device();
+    buffers.outputs().floats(0)[-1] = 0;
+    EXPECT_EQ(buffers.written_outside(0), "it wrote 4 bytes before the beginning of o");
+    back_from_device();
+    buffers.outputs().floats(4)[64] = 1;
+    EXPECT_EQ(buffers.written_inputs(0).name, "input-written");
+    back_from_device();
+    buffers.outputs().floats(5)[-2] = 1;
+    EXPECT_EQ(buffers.written_inputs(0).name, "out-of-bounds");
+
+    const Call call = buffers.call(0);
+    EXPECT_EQ(call.blocks, 1);
+    EXPECT_EQ(call.threads, 256);
+  }
 }
 
 }  // namespace

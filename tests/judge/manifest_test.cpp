@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "judge/candidate/device_code.hpp"
 #include "judge/candidate/exports.hpp"
 #include "judge/candidate/manifest.hpp"
 #include "judge/candidate/sha256.hpp"
@@ -131,6 +132,14 @@ TEST(Exports, RefuseWhatIsNoLibrary) {
     (void)exported_names(std::string_view(program).substr(0, size));
   const Result<std::vector<std::string>> names = exported_names(program);
   ASSERT_TRUE(names.ok()) << names.status().message();
+}
+
+TEST(DeviceCode, IsNotWhatAHostRuns) {
+  EXPECT_FALSE(read_device_code("hello").ok());
+  std::ifstream self("/proc/self/exe", std::ios::binary);
+  std::stringstream bytes;
+  bytes << self.rdbuf();
+  EXPECT_EQ(read_device_code(bytes.str()).status().message(), "holds no device code");
 }
 
 TEST(Exports, NameTheSystemsFunctions) {

@@ -71,6 +71,7 @@ RULES = {
     "apps/judge/diagnosis/": ([PUBLIC, "src/problem/", "src/reference/", "src/gate/", "src/inputs/"], []),  # pure
     "apps/page/": ([PUBLIC, "apps/"], ["fmt", "json"]),
     "page/": ([PUBLIC, "lesson/costs.hpp"], []),
+    "apps/judge/gpu/": ([PUBLIC, "apps/files/", "apps/judge/"], ["cuda"]),
     "apps/lab/gpu/": ([PUBLIC, "apps/", *PURE, "src/registry/", "src/runtime/", "lesson/", "src/kernels/"], ["cuda", "fmt"]),
     "bench/": ([PUBLIC, "bench/", "apps/measure/", "lesson/statistics.hpp", "src/kernels/forward/cpu/exp2-inl.hpp",
                 "src/device/"], ["highway", "json", "intrinsics", "oracles", "cuda"]),
@@ -97,7 +98,7 @@ GENERATED = {"measure/build_info.hpp"}
 
 # CUDA host calls belong to the runtime, to kernels' launch code and to what measures a GPU.
 CUDA_CALL = re.compile(r"\bcu(da)?[A-Z]\w+\s*\(")
-CUDA_CALLERS = re.compile(r"^(src/runtime/|src/kernels/.*\.(cu|cuh)$|apps/(bench|lab|measure)/gpu/|bench/|lesson/.*\.cuh?$|tests/.*\.(cu|cpp|hpp|cuh)$)")
+CUDA_CALLERS = re.compile(r"^(src/runtime/|src/kernels/.*\.(cu|cuh)$|apps/(bench|judge|lab|measure)/gpu/|bench/|lesson/.*\.cuh?$|tests/.*\.(cu|cpp|hpp|cuh)$)")
 
 
 def rule_for(path):

@@ -15,6 +15,7 @@
 
 #include "files/elements.hpp"
 #include "files/input_file.hpp"
+#include "judge/candidate/device_code.hpp"
 #include "judge/candidate/exports.hpp"
 #include "judge/candidate/sha256.hpp"
 #include "judge/confine/program.hpp"
@@ -119,14 +120,15 @@ Status read_headers(Candidate& candidate) {
 }
 
 std::vector<std::string> build_words(const Candidate& candidate, const std::string& source,
-                                     const std::string& library) {
+                                     const std::string& library, int compute_capability) {
   std::vector<std::string> words = compiler_words(candidate);
   const auto add = [&](std::initializer_list<const char*> more) {
     words.insert(words.end(), more.begin(), more.end());
   };
   if (candidate.language == Language::cuda && candidate.manifest.tier == Tier::device) {
-    // One image for every card that the product serves; the driver turns it into code for the one at hand.
-    add({"-O3", "-arch=compute_75", "-ptx"});
+    const int target = compute_capability > 0 ? compute_capability : 75;
+    words.push_back(fmt::format("-arch=sm_{}{}", target, target >= 90 ? "a" : ""));
+    add({"-O3", "-cubin"});
   } else if (candidate.language == Language::cuda) {
     add({"-O3", "-arch=sm_75", "-shared", "-Xcompiler=-fPIC"});
   } else {
@@ -205,7 +207,7 @@ Result<Candidate> read_candidate(const std::string& path) {
   return candidate;
 }
 
-Result<Build> build_candidate(const Candidate& candidate) {
+Result<Build> build_candidate(const Candidate& candidate, int compute_capability) {
   Build build;
   Result<TemporaryFolder> folder = TemporaryFolder::make();
   if (!folder.ok()) return folder.status();
@@ -213,7 +215,7 @@ Result<Build> build_candidate(const Candidate& candidate) {
   const std::string at = build.folder.path() + "/";
   const auto begin = std::chrono::steady_clock::now();
   const bool device = candidate.manifest.tier == Tier::device;
-  const std::string library = device ? "candidate.ptx" : "candidate.so";
+  const std::string library = device ? "candidate.cubin" : "candidate.so";
 
   if (candidate.language == Language::library) {
     if (!write_text(at + library, candidate.source)) return failed("writing " + at + library);
@@ -230,7 +232,7 @@ Result<Build> build_candidate(const Candidate& candidate) {
     for (const Candidate::Header& header : candidate.headers)
       if (!write_text(at + header.name, header.text)) return failed("writing to " + build.folder.path());
     build.user = give_away(build.folder.path());
-    const std::vector<std::string> words = build_words(candidate, source, library);
+    const std::vector<std::string> words = build_words(candidate, source, library, compute_capability);
     for (const std::string& word : words)
       build.command += (build.command.empty() ? "" : " ") + (word == source ? candidate.file_name : word);
     Limits limits;
@@ -266,7 +268,11 @@ Result<Build> build_candidate(const Candidate& candidate) {
   const files::Bytes bytes = made.value().bytes();
   const std::string_view image(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (device) {
-    if (image.find(".entry attention(") == std::string_view::npos)
+    const Result<DeviceCode> code = read_device_code(image);
+    if (!code.ok())
+      build.complaint = "the cubin " + code.status().message();
+    else if (std::find(code.value().kernels.begin(), code.value().kernels.end(), "attention") ==
+             code.value().kernels.end())
       build.complaint =
           "it has no kernel named attention: declare it as extern \"C\" __global__ void attention(...)";
   } else {

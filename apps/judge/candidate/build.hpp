@@ -56,6 +56,7 @@ struct Build {
 
 // A status if this machine lacks what is needed (no compiler, no space); a candidate that does not build is a
 // result.
-Result<Build> build_candidate(const Candidate& candidate);
+// A kernel is compiled for the GPU of this compute capability (90); 0: for the oldest that is served.
+Result<Build> build_candidate(const Candidate& candidate, int compute_capability = 0);
 
 }  // namespace runmax::judge

@@ -11,6 +11,9 @@ namespace {
 constexpr const char* input_names[] = {"q", "k", "v"};
 constexpr const char* output_names[] = {"o", "lse", "workspace"};
 
+// A device has no untouchable pages: more than a block of 64 rows lies between two arrays.
+constexpr std::int64_t device_margin = 32 << 10;
+
 std::int64_t elements(std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) {
   return a * b * c * d;
 }
@@ -26,10 +29,13 @@ std::string place_words(std::int64_t byte, std::int64_t bytes, const char* array
 Result<Buffers> Buffers::make(const std::vector<SetOfArrays>& sets, const Manifest& manifest) {
   Buffers buffers;
   buffers.lse_ = manifest.lse;
+  buffers.manifest_ = &manifest;
+  const bool device = manifest.tier == Tier::device;
+  if (device) buffers.per_set_ = 6;
   std::vector<Wanted> in, out;
   for (const auto& [p, placement] : sets) {
     const auto floats = [&, placement = placement](std::vector<Wanted>& list, std::int64_t count) {
-      list.push_back({4 * count, placement, manifest.align});
+      list.push_back({4 * count, placement, manifest.align, device ? device_margin : 0});
     };
     floats(in, elements(p.batch, p.query_heads, p.query_len, p.head_dim));
     floats(in, elements(p.batch, p.kv_heads, p.kv_len, p.head_dim));
@@ -46,6 +52,8 @@ Result<Buffers> Buffers::make(const std::vector<SetOfArrays>& sets, const Manife
                                 to_text(p)));
     buffers.workspace_.push_back(workspace.value());
     floats(out, (workspace.value() + 3) / 4);
+    if (device)
+      for (std::size_t i = in.size() - 3; i < in.size(); ++i) out.push_back(in[i]);
     buffers.problems_.push_back(p);
   }
   Result<Arena> inputs = Arena::make(Arena::Use::inputs, in);
@@ -90,6 +98,19 @@ Call Buffers::call(std::size_t set) const {
   call.scale = static_cast<float>(effective_scale(p));
   call.causal = p.causal == Causal::none ? 0 : 1;
   call.workspace_bytes = workspace_[set];
+  if (per_set_ == 6) {
+    for (std::size_t i = 0; i < 3; ++i)
+      call.arrays[6 + i] = {inputs + static_cast<std::int32_t>(per_set_ * set + 3 + i), 0,
+                            outputs_.base(per_set_ * set + 3 + i)};
+    const auto count = [&](const std::string& expression) {
+      const Result<std::int64_t> value = evaluate(expression, variables_of(p));
+      return value.ok() ? static_cast<std::int32_t>(std::clamp<std::int64_t>(value.value(), 0, 0x7fffffff))
+                        : 0;
+    };
+    call.blocks = count(manifest_->blocks);
+    call.threads = count(manifest_->threads);
+    call.shared_bytes = count(manifest_->shared_bytes);
+  }
   return call;
 }
 
@@ -113,6 +134,19 @@ std::string Buffers::written_outside(std::size_t set) const {
   return "";
 }
 
+Buffers::Finding Buffers::written_inputs(std::size_t set) const {
+  if (per_set_ != 6) return {};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::size_t given = 3 * set + i, seen = per_set_ * set + 3 + i;
+    const auto bytes = static_cast<std::size_t>(inputs_.bytes(given));
+    if (std::memcmp(inputs_.data(given), outputs_.data(seen), bytes) != 0)
+      return {"input-written", fmt::format("it wrote to {}: inputs must not change,", input_names[i])};
+    if (const auto byte = outputs_.touched_band(seen))
+      return {"out-of-bounds", "it wrote " + place_words(*byte, outputs_.bytes(seen), input_names[i])};
+  }
+  return {};
+}
+
 Buffers::Finding Buffers::fault(const Outcome& outcome) const {
   if (!outcome.fault_region) return {};
   const auto region = static_cast<std::size_t>(*outcome.fault_region);
@@ -120,7 +154,7 @@ Buffers::Finding Buffers::fault(const Outcome& outcome) const {
   const Arena& arena = input ? inputs_ : outputs_;
   const std::size_t at = input ? region : region - inputs_.count();
   if (at >= arena.count()) return {};
-  const char* name = input ? input_names[at % 3] : output_names[at % per_set_];
+  const char* name = input ? input_names[at % 3] : output_names[at % per_set_ % 3];
   const std::int64_t byte = outcome.fault_byte - arena.base(at);
   const bool inside = outcome.fault_byte >= 0 && outcome.fault_byte < arena.region(at).bytes;
   if (input && inside)

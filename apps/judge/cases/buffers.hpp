@@ -48,13 +48,16 @@ class Buffers {
     std::string name, sentence;
   };
   Finding fault(const Outcome& outcome) const;
+  // A device's copy of an input, or what lies around it, that is no longer what it was; nothing on a host.
+  Finding written_inputs(std::size_t set) const;
 
  private:
   Arena inputs_, outputs_;
   std::vector<Problem> problems_;
   std::vector<std::int64_t> workspace_;
   bool lse_ = false;
-  std::size_t per_set_ = 3;  // o, lse, workspace
+  std::size_t per_set_ = 3;  // o, lse, workspace; on a device also q, k, v as they are seen after the call
+  const Manifest* manifest_ = nullptr;
 };
 
 }  // namespace runmax::judge

@@ -13,6 +13,7 @@
 #include "judge/cases/data.hpp"
 #include "judge/confine/confine.hpp"
 #include "judge/diagnosis/diagnosis.hpp"
+#include "judge/worker/protocol.hpp"
 
 namespace runmax::judge {
 
@@ -73,6 +74,8 @@ struct CaseResult {
 struct CaseOptions {
   std::string module;
   std::string symbol = "attention";
+  Entry entry = Entry::host_function;
+  std::int32_t device = 0;
   std::uint32_t user = 0;  // id that the worker takes on; 0: the judge's own
   std::uint64_t seed = 0;
   int threads = 1;         // of the reference and the naive path
@@ -84,7 +87,7 @@ struct CaseOptions {
 // Runs one case in a worker of its own, and says what confined it. A status only if this machine cannot do
 // it.
 Result<CaseResult> run_case(const Case& one, const Manifest& manifest, const CaseOptions& options,
-                            Confinement* confinement = nullptr);
+                            Confinement* confinement = nullptr, Resources* resources = nullptr);
 
 // The trivial answers that pass the gates of this input, by name.
 std::vector<std::string> blind_spots(const Problem& problem, const Inputs& inputs, const Truth& truth,

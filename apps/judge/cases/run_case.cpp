@@ -153,6 +153,7 @@ class Run {
   }
 
   const Confinement& confinement() const { return confinement_; }
+  const Resources& resources() const { return resources_; }
 
   Result<CaseResult> run() {
     Result<Buffers> buffers = Buffers::make(script_.sets, manifest_);
@@ -168,11 +169,18 @@ class Run {
       if (!truth.ok()) return truth.status();
       truths_[i] = std::move(truth.value());
     }
-    Result<Worker> started = Worker::start({options_.module, options_.symbol, options_.cores, options_.user},
-                                           buffers_.inputs(), buffers_.outputs());
+    WorkerOptions with;
+    with.module = options_.module;
+    with.symbol = options_.symbol;
+    with.entry = options_.entry;
+    with.device = options_.device;
+    with.cores = options_.cores;
+    with.user = options_.user;
+    Result<Worker> started = Worker::start(with, buffers_.inputs(), buffers_.outputs());
     if (!started.ok()) return started.status();
     Worker worker = std::move(started.value());
     confinement_ = worker.confinement();
+    resources_ = worker.resources();
     if (worker.started().ending != Ending::returned) {
       ended("while it was loaded", worker.started());
       return std::move(result_);
@@ -214,6 +222,8 @@ class Run {
         if (outcome.output.find("bad_alloc") != std::string::npos)
           return crashed("memory-limit",
                          "it asked for more memory than it may have and " + signal_words(outcome));
+        if (!outcome.device_error.empty())
+          return crashed("crash", "the device says '" + outcome.device_error + "'");
         return crashed("crash", "it " + signal_words(outcome));
       }
       case Ending::hung:
@@ -240,7 +250,9 @@ class Run {
     buffers_.put(step.set, inputs_[step.data]);
     buffers_.poison(step.set, step.poison);
     const auto before = worker.memory();
-    const Outcome outcome = worker.call({buffers_.call(step.set)}, options_.call_seconds);
+    Call call = buffers_.call(step.set);
+    if (case_.sequence == Sequence::memory_growth) call.watch_memory = 1;
+    const Outcome outcome = worker.call({call}, options_.call_seconds);
     std::vector<float> out = buffers_.out(step.set), lse = buffers_.lse(step.set);
     const std::string when = fmt::format("in call {}", ++result_.calls);
     if (outcome.ending == Ending::refused) {
@@ -254,7 +266,9 @@ class Run {
       ended(when, outcome);
       return false;
     }
-    if (case_.sequence == Sequence::memory_growth) note_memory(step, before, worker.memory());
+    if (case_.sequence == Sequence::memory_growth) note_memory(step, outcome, before, worker.memory());
+    if (const Buffers::Finding found = buffers_.written_inputs(step.set); !found.name.empty())
+      fail(CaseOutcome::failed, found.name, found.sentence + " " + when);
     if (!gates(step.data)) return true;
 
     const Gated gated = gate_output(p, truth, case_.bound, out, lse);
@@ -273,11 +287,13 @@ class Run {
     return true;
   }
 
-  void note_memory(const Step& step, const std::optional<Worker::Memory>& before,
+  void note_memory(const Step& step, const Outcome& outcome, const std::optional<Worker::Memory>& before,
                    const std::optional<Worker::Memory>& after) {
-    if (!before || !after || step.data == 0) return;
-    const std::int64_t bytes =
-        std::max<std::int64_t>(after->peak - before->now, 0) + buffers_.workspace_bytes(step.set);
+    const bool device = on_device(options_.entry);
+    if ((device ? outcome.memory_bytes < 0 : !before || !after) || step.data == 0) return;
+    const std::int64_t taken =
+        device ? outcome.memory_bytes : std::max<std::int64_t>(after->peak - before->now, 0);
+    const std::int64_t bytes = taken + buffers_.workspace_bytes(step.set);
     const std::int64_t length = script_.data[step.data].kv_len;
     if (step.data == 1) {
       result_.memory_first = bytes;
@@ -437,6 +453,7 @@ class Run {
 
   const Case& case_;
   Confinement confinement_;
+  Resources resources_;
   const Manifest& manifest_;
   const CaseOptions& options_;
   Script script_;
@@ -478,10 +495,11 @@ diagnosis::Evidence CaseResult::Wrong::evidence(const Manifest& manifest, diagno
 }
 
 Result<CaseResult> run_case(const Case& one, const Manifest& manifest, const CaseOptions& options,
-                            Confinement* confinement) {
+                            Confinement* confinement, Resources* resources) {
   Run run(one, manifest, options);
   Result<CaseResult> result = run.run();
   if (confinement) *confinement = run.confinement();
+  if (resources) *resources = run.resources();
   return result;
 }
 

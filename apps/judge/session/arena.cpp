@@ -36,6 +36,9 @@ Result<Arena> Arena::make(Use use, const std::vector<Wanted>& wanted) {
     if (one.placement == Placement::odd && buffer.region.bytes - buffer.base - one.bytes < 256)
       buffer.region.bytes += page;
     if (one.placement == Placement::back) buffer.base = (buffer.region.bytes - one.bytes) / align * align;
+    const std::int64_t margin = round_up(one.margin, page);
+    buffer.base += margin;
+    buffer.region.bytes += 2 * margin;
     buffer.region.offset = arena.file_bytes_;
     buffer.region.writable = use == Use::outputs ? 1 : 0;
     arena.file_bytes_ += buffer.region.bytes;

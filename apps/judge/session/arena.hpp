@@ -20,6 +20,7 @@ struct Wanted {
   std::int64_t bytes = 0;
   Placement placement = Placement::front;
   std::int64_t align = 4;
+  std::int64_t margin = 0;  // more bands on either side, in bytes: where no page can be made untouchable
 };
 
 class Arena {

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -50,7 +51,11 @@ std::optional<std::int64_t> status_bytes(const std::string& status, const char* 
   std::snprintf(command, sizeof command, "%s", worker_command);
   char* arguments[] = {name, command, nullptr};
   char path[] = "PATH=/usr/bin:/bin", language[] = "LANG=C";
-  char* variables[] = {path, language, nullptr};
+  // Which GPUs are counted, so that an index means the same there.
+  char visible[256] = "X=";
+  if (const char* value = std::getenv("CUDA_VISIBLE_DEVICES"))
+    std::snprintf(visible, sizeof visible, "CUDA_VISIBLE_DEVICES=%s", value);
+  char* variables[] = {path, language, visible[0] == 'C' ? visible : nullptr, nullptr};
   execve("/proc/self/exe", arguments, variables);
   _exit(1);
 }
@@ -68,6 +73,7 @@ Worker& Worker::operator=(Worker&& other) noexcept {
   std::swap(output_tail_, other.output_tail_);
   std::swap(started_, other.started_);
   std::swap(confinement_, other.confinement_);
+  std::swap(resources_, other.resources_);
   return *this;
 }
 
@@ -102,11 +108,20 @@ Result<Worker> Worker::start(const WorkerOptions& options, const Arena& inputs, 
     return Status(StatusCode::internal_error, "too many buffers for a worker");
   setup.region_count = static_cast<std::int32_t>(regions.size());
   setup.cores = options.cores;
+  setup.entry = options.entry;
+  setup.device = options.device;
   worker.arrays_bytes_ = inputs.file_bytes() + outputs.file_bytes();
   worker.memory_bytes_ = options.memory_bytes;
   // Address space is no memory: libraries reserve much of it. What is resident is watched besides.
   setup.limits.memory_bytes =
       static_cast<std::uint64_t>(worker.arrays_bytes_ + options.memory_bytes) + (std::uint64_t{4} << 30);
+  if (on_device(options.entry)) {
+    // The driver reserves far more address space than there is memory, and dies of a limit on files.
+    setup.limits.memory_bytes = 0;
+    setup.limits.file_bytes = std::uint64_t{1} << 30;
+    setup.limits.read_only_files = false;
+    worker.memory_bytes_ = std::max(options.memory_bytes, std::int64_t{8} << 30);
+  }
   setup.limits.cpu_seconds = 900;
   setup.limits.processes = 256;
   setup.limits.user = options.user;
@@ -226,6 +241,7 @@ Outcome Worker::wait(double seconds, Clock::time_point since) {
               worker_ = sender.pid;
             }
           confinement_ = message.confinement;
+          resources_ = message.resources;
           end_with(Ending::returned);
           break;
         case Kind::not_loaded:
@@ -237,6 +253,7 @@ Outcome Worker::wait(double seconds, Clock::time_point since) {
         case Kind::done:
           outcome.seconds = when;
           outcome.returned = message.returned;
+          outcome.memory_bytes = message.memory_bytes;
           end_with(message.returned == 0 ? Ending::returned : Ending::refused);
           break;
         case Kind::fault:
@@ -244,6 +261,12 @@ Outcome Worker::wait(double seconds, Clock::time_point since) {
           outcome.fault_byte = message.byte;
           outcome.ending = Ending::crashed;
           outcome.signal = message.signal;
+          expecting_end = true;
+          break;
+        case Kind::device_error:
+          message.text[sizeof message.text - 1] = '\0';
+          outcome.device_error = message.text;
+          outcome.ending = Ending::crashed;
           expecting_end = true;
           break;
         case Kind::ended:

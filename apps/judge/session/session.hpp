@@ -15,6 +15,8 @@ namespace runmax::judge {
 struct WorkerOptions {
   std::string module;
   std::string symbol = "attention";
+  Entry entry = Entry::host_function;
+  std::int32_t device = 0;  // the GPU's index
   std::int32_t cores = 1;
   std::uint32_t user = 0;                             // id to take on; 0: the judge's own
   double start_seconds = 20;                          // to load the library
@@ -41,6 +43,8 @@ struct Outcome {
   std::optional<std::int32_t> fault_region;  // where the address of a fault lies, if near a buffer
   std::int64_t fault_byte = 0;               // from the beginning of the region
   std::string output;                        // what the candidate printed last
+  std::string device_error;                  // the GPU's own words
+  std::int64_t memory_bytes = -1;            // of the device, taken by a watched call
   double seconds = 0;                        // from the call to "done"
   bool alive() const { return ending == Ending::returned || ending == Ending::refused; }
 };
@@ -58,6 +62,7 @@ class Worker {
   // What came of loading the library; anything but `returned` means that it cannot be called.
   const Outcome& started() const { return started_; }
   const Confinement& confinement() const { return confinement_; }
+  const Resources& resources() const { return resources_; }
 
   Outcome call(const std::vector<Call>& calls, double seconds);
 
@@ -84,6 +89,7 @@ class Worker {
   std::string output_tail_;
   Outcome started_;
   Confinement confinement_;
+  Resources resources_;
 };
 
 }  // namespace runmax::judge

@@ -116,8 +116,12 @@ class Length {
     Result<Buffers> buffers = Buffers::make(arrays, manifest_);
     if (!buffers.ok()) return buffers.status();
     buffers_ = std::move(buffers.value());
-    Result<Worker> worker = Worker::start({options_.module, options_.symbol, options_.threads, options_.user},
-                                          buffers_.inputs(), buffers_.outputs());
+    WorkerOptions with;
+    with.module = options_.module;
+    with.symbol = options_.symbol;
+    with.cores = options_.threads;
+    with.user = options_.user;
+    Result<Worker> worker = Worker::start(with, buffers_.inputs(), buffers_.outputs());
     if (!worker.ok()) return worker.status();
     worker_ = std::move(worker.value());
     naive_out_.resize(static_cast<std::size_t>(problem_.query_len * problem_.value_dim));

@@ -23,14 +23,8 @@
 namespace runmax::judge {
 namespace {
 
-// One buffer's pages, between two pages that cannot be touched.
-struct Mapped {
-  char* begin = nullptr;
-  std::int64_t bytes = 0;
-};
-
 // What the handler of faults needs; set before the candidate is loaded.
-const std::vector<Mapped>* mapped_regions = nullptr;
+const Arrays* mapped_regions = nullptr;
 std::int64_t page_bytes = 4096;
 
 void say(const Message& message) { (void)send(socket_fd, &message, sizeof message, MSG_NOSIGNAL); }
@@ -66,7 +60,7 @@ void catch_faults() {
 }
 
 // Maps every region; the pages are made present, so that memory that appears later is the candidate's.
-bool map_regions(const std::vector<Region>& regions, std::vector<Mapped>& mapped) {
+bool map_regions(const std::vector<Region>& regions, Arrays& mapped) {
   for (const Region& region : regions) {
     const std::size_t bytes = static_cast<std::size_t>(region.bytes);
     const std::size_t guard = static_cast<std::size_t>(page_bytes);
@@ -96,11 +90,6 @@ void keep_to_cores(std::int32_t cores) {
   sched_setaffinity(0, sizeof kept, &kept);
 }
 
-void* address_of(const std::vector<Mapped>& mapped, const Place& place) {
-  if (place.region < 0 || place.region >= static_cast<std::int32_t>(mapped.size())) return nullptr;
-  return mapped[static_cast<std::size_t>(place.region)].begin + place.byte;
-}
-
 // Loads the candidate and serves batches of calls until the socket closes.
 int serve(const Setup& setup, const std::vector<Region>& regions, Confinement confinement) {
   Message message;
@@ -110,19 +99,23 @@ int serve(const Setup& setup, const std::vector<Region>& regions, Confinement co
     say(message);
     return 0;
   };
-  static std::vector<Mapped> mapped;
+  static Arrays mapped;
   if (!map_regions(regions, mapped)) return refuse(std::string("memory: ") + std::strerror(errno));
   mapped_regions = &mapped;
   close(input_fd);
   close(output_fd);
-  keep_to_cores(setup.cores);
+  if (!on_device(setup.entry)) keep_to_cores(setup.cores);
+  const std::unique_ptr<Runner> runner =
+      on_device(setup.entry) ? make_device_runner(setup) : make_host_runner(setup);
+  if (!runner) return refuse("this build has no CUDA");
+  // A GPU's files are opened while they can be.
+  if (const std::string complaint = runner->take(mapped); !complaint.empty()) return refuse(complaint);
   confine(setup.limits, confinement);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   catch_faults();
 
-  std::string complaint;
-  const std::unique_ptr<Runner> runner = make_host_runner(setup.module, setup.symbol, complaint);
-  if (!runner) return refuse(complaint);
+  if (const std::string complaint = runner->load(message.resources); !complaint.empty())
+    return refuse(complaint);
   message.kind = Kind::ready;
   message.confinement = confinement;
   say(message);
@@ -131,24 +124,16 @@ int serve(const Setup& setup, const std::vector<Region>& regions, Confinement co
   while (true) {
     const ssize_t bytes = recv(socket_fd, calls.data(), calls.size() * sizeof(Call), 0);
     if (bytes <= 0) return 0;
+    const Ran ran = runner->run({calls.data(), static_cast<std::size_t>(bytes) / sizeof(Call)});
     Message done;
-    done.kind = Kind::done;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(bytes) / sizeof(Call); ++i) {
-      const auto at = [&](Operand operand) {
-        return address_of(mapped, calls[i].arrays[static_cast<std::size_t>(operand)]);
-      };
-      Arrays arrays;
-      arrays.q = static_cast<const float*>(at(Operand::q));
-      arrays.k = static_cast<const float*>(at(Operand::k));
-      arrays.v = static_cast<const float*>(at(Operand::v));
-      arrays.o = static_cast<float*>(at(Operand::o));
-      arrays.lse = static_cast<float*>(at(Operand::lse));
-      arrays.workspace = at(Operand::workspace);
-      done.returned = runner->run(calls[i], arrays);
-      ++done.calls;
-      if (done.returned != 0) break;
-    }
+    done.kind = ran.device_error.empty() ? Kind::done : Kind::device_error;
+    done.returned = ran.returned;
+    done.calls = ran.calls;
+    done.memory_bytes = ran.memory_bytes;
+    std::snprintf(done.text, sizeof done.text, "%s", ran.device_error.c_str());
     say(done);
+    // A device's error stays with the process.
+    if (done.kind == Kind::device_error) return 0;
   }
 }
 
@@ -183,7 +168,14 @@ int worker_main() {
   if (!receive(regions.data(), regions.size())) return 1;
 
   Confinement confinement;
-  separate(Processes::own, confinement);
+  // A GPU's driver does not start in namespaces of its own: "OS call failed".
+  if (on_device(setup.entry)) {
+    for (const Guard guard :
+         {Guard::own_processes, Guard::own_network, Guard::own_ipc, Guard::read_only_files})
+      confinement[guard] = -1;
+  } else {
+    separate(Processes::own, confinement);
+  }
   const pid_t guardian = fork();
   if (guardian < 0) return 1;
   if (guardian > 0) {
